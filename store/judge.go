@@ -1,8 +1,9 @@
 package store
 
 import (
-	"math"
-	"slices"
+	"maps"
+	"strconv"
+	"strings"
 )
 
 // Reading is a clock reading for a decision, in the unit of the job's ttl.
@@ -55,51 +56,66 @@ func (r *Record) ResetClock(c Reading, why string) {
 	r.note(Event{Verb: "reset", Fence: r.Fence, Clock: &c.Time, Message: why})
 }
 
-// Judge carries out a worker's report at now, once: a report that was judged before keeps its
-// verdict. It returns the report with its verdict and whether it is new.
-func (r *Record) Judge(p Report, now, ttl float64) (Report, bool, error) {
-	if i := slices.IndexFunc(r.Reports, p.Same); i >= 0 {
-		return r.Reports[i], false, nil
+// Judge carries out the reports that an accepted manifest shows, in the order given, at now. Each is
+// carried out once: a report that was judged before keeps its verdict. Verdicts on reports that the
+// manifest no longer shows are forgotten.
+func (r *Record) Judge(reports []Report, now, ttl float64) error {
+	judged := make(map[reportKey]Report, len(r.Reports))
+	for _, p := range r.Reports {
+		judged[p.key()] = p
 	}
-	var err error
+	r.Reports = nil
+	for _, p := range reports {
+		if q, ok := judged[p.key()]; ok {
+			p = q
+		} else if err := r.judge(&p, now, ttl); err != nil {
+			return err
+		}
+		r.Reports = append(r.Reports, p)
+	}
+	r.forgetBeats()
+	return nil
+}
+
+func (r *Record) judge(p *Report, now, ttl float64) (err error) {
 	switch p.Verb {
 	case VerbComplete:
 		p.Verdict, err = r.Complete(p.Worker, p.Fence, now, p.Result)
 	case VerbRelease:
 		p.Verdict, err = r.Release(p.Worker, p.Fence)
 	case VerbRenew:
-		if b := r.beat(p); p.Time <= b.Time {
+		if !r.newest(*p) {
 			p.Superseded, p.Verdict = true, r.current("")
-			break
-		} else {
-			b.Time = p.Time
+			return nil
 		}
 		p.Verdict, err = r.Renew(p.Worker, p.Fence, now, ttl)
 	default:
 		err = invalid("verb: %q", p.Verb)
 	}
-	if err != nil {
-		return p, false, err
-	}
-	r.Reports = append(r.Reports, p)
-	return p, true, nil
+	return err
 }
 
-// beat returns the entry for p's worker and fence, made if there is none.
-func (r *Record) beat(p Report) *Beat {
-	i := slices.IndexFunc(r.Beats, func(b Beat) bool { return b.Worker == p.Worker && b.Fence == p.Fence })
-	if i < 0 {
-		i = len(r.Beats)
-		r.Beats = append(r.Beats, Beat{p.Worker, p.Fence, math.Inf(-1)})
+// newest reports whether p's time is greater than every time judged for its worker and fence, and
+// remembers it.
+func (r *Record) newest(p Report) bool {
+	key := strconv.FormatInt(p.Fence, 10) + "/" + p.Worker
+	if last, ok := r.Beats[key]; ok && p.Time <= last {
+		return false
 	}
-	return &r.Beats[i]
+	if r.Beats == nil {
+		r.Beats = make(map[string]float64)
+	}
+	r.Beats[key] = p.Time
+	return true
 }
 
-// Forget drops the verdicts of reports that are not among present, which an accepted manifest
-// shows, and heartbeats of fences that have passed: those are refused whatever their time.
-func (r *Record) Forget(present []Report) {
-	r.Reports = slices.DeleteFunc(r.Reports, func(p Report) bool { return !slices.ContainsFunc(present, p.Same) })
-	r.Beats = slices.DeleteFunc(r.Beats, func(b Beat) bool { return b.Fence < r.Fence })
+// forgetBeats drops the heartbeats of fences that have passed: those are refused whatever their time.
+func (r *Record) forgetBeats() {
+	maps.DeleteFunc(r.Beats, func(key string, _ float64) bool {
+		fence, _, _ := strings.Cut(key, "/")
+		n, err := strconv.ParseInt(fence, 10, 64)
+		return err != nil || n < r.Fence
+	})
 }
 
 // Raise makes the next fence greater than floor, and ends a running lease: after a lost or an

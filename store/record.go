@@ -2,7 +2,9 @@ package store
 
 import (
 	"encoding/json"
+	"maps"
 	"math"
+	"slices"
 )
 
 // Row is a job as it stands in the shared table.
@@ -52,13 +54,21 @@ type Record struct {
 
 // Memory is what decisions made for a manifest keep beside the row. Engines store it as JSON.
 type Memory struct {
-	Mark       *Mark       `json:"mark,omitempty"`
-	Observed   float64     `json:"observed,omitempty"`   // clock reading of the last change of status
-	SpecHash   string      `json:"specHash,omitempty"`   // of the spec last decided from
-	Reports    []Report    `json:"reports,omitempty"`    // judged reports that still stand in the manifest
-	Beats      []Beat      `json:"beats,omitempty"`      // the latest heartbeat judged per worker and fence
-	Conditions []Condition `json:"conditions,omitempty"` // since when each has its value
-	Restore    *Restore    `json:"restore,omitempty"`    // set while RestoreNeeded
+	Mark     *Mark    `json:"mark,omitempty"`
+	Observed float64  `json:"observed,omitempty"` // clock reading of the last change of status
+	SpecHash string   `json:"specHash,omitempty"` // of the spec last decided from
+	Reports  []Report `json:"reports,omitempty"`  // judged reports that still stand in the manifest
+	// Beats holds the time of the latest heartbeat judged, by "fence/worker". It outlives the report,
+	// so that an earlier heartbeat cannot come back as a new one.
+	Beats      map[string]float64 `json:"beats,omitempty"`
+	Conditions []Condition        `json:"conditions,omitempty"` // since when each has its value
+	Restore    *Restore           `json:"restore,omitempty"`    // set while RestoreNeeded
+}
+
+// Clone returns a copy that shares nothing with m.
+func (m Memory) Clone() Memory {
+	m.Reports, m.Beats, m.Conditions = slices.Clone(m.Reports), maps.Clone(m.Beats), slices.Clone(m.Conditions)
+	return m
 }
 
 // Mark is the largest clock reading that decided for a job.
@@ -91,18 +101,19 @@ type Report struct {
 	Superseded bool `json:"superseded,omitempty"`
 }
 
-// Same reports whether both are the same report.
-func (p Report) Same(q Report) bool {
-	return p.Worker == q.Worker && p.Verb == q.Verb && p.Fence == q.Fence && p.Result == q.Result && p.Time == q.Time
+// reportKey is what identifies a report within its job.
+type reportKey struct {
+	worker string
+	verb   Verb
+	fence  int64
+	result string
+	time   float64
 }
 
-// Beat is the latest heartbeat judged for a worker and fence. It outlives its report, so that an
-// earlier heartbeat cannot come back as a new one.
-type Beat struct {
-	Worker string  `json:"worker"`
-	Fence  int64   `json:"fence"`
-	Time   float64 `json:"time"`
-}
+func (p Report) key() reportKey { return reportKey{p.Worker, p.Verb, p.Fence, p.Result, p.Time} }
+
+// Same reports whether both are the same report.
+func (p Report) Same(q Report) bool { return p.key() == q.key() }
 
 // Condition remembers since which clock reading a condition has its status, so that a deleted
 // status is restored as it was.
