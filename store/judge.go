@@ -73,7 +73,6 @@ func (r *Record) Judge(reports []Report, now, ttl float64) error {
 		}
 		r.Reports = append(r.Reports, p)
 	}
-	r.forgetBeats()
 	return nil
 }
 
@@ -116,6 +115,9 @@ func (r *Record) forgetBeats() {
 		n, err := strconv.ParseInt(fence, 10, 64)
 		return err != nil || n < r.Fence
 	})
+	if len(r.Beats) == 0 {
+		r.Beats = nil
+	}
 }
 
 // Raise makes the next fence greater than floor, and ends a running lease: after a lost or an
@@ -127,6 +129,7 @@ func (r *Record) Raise(floor int64, why string) {
 	r.Exists, r.Known = true, true
 	r.Owner, r.Until = "", 0
 	r.Fence, r.High = floor, floor
+	r.forgetBeats()
 	r.note(Event{Verb: "jumped", Fence: floor, Message: why})
 }
 

@@ -170,6 +170,7 @@ func (r *Record) Claim(owner string, now, ttl float64) (Verdict, error) {
 	}
 	r.Owner, r.Until, r.Fence, r.High = owner, until, last+1, last+1
 	r.Holder, r.Attempts = owner, r.Attempts+1
+	r.forgetBeats()
 	r.note(Event{Verb: "claimed", Owner: owner, Fence: r.Fence, Until: until, Clock: &now})
 	return r.current(""), nil
 }
