@@ -333,3 +333,8 @@ func notRegular(path string, m meta) error {
 	}
 	return fmt.Errorf("%s: %w: it is %s", path, ErrNotRegular, what)
 }
+
+// IsTemp reports whether a file of this name is one that replacing files leaves for a moment.
+func IsTemp(name string) bool {
+	return strings.HasPrefix(name, ".") && strings.Contains(name, tempMark)
+}
