@@ -1,0 +1,8 @@
+package manifests
+
+import "embed"
+
+// Samples are manifests to begin with, in samples/.
+//
+//go:embed samples/*.yaml
+var Samples embed.FS

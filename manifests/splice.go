@@ -1,0 +1,401 @@
+package manifests
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"unicode/utf8"
+)
+
+// editor plans the splices of one change.
+type editor struct {
+	data    []byte
+	unit    *unit
+	view    *view
+	eol     string
+	place   int // 0, or the number of the place to try for a new key
+	splices []splice
+}
+
+var errShared = errors.New("cannot be set: its value is shared by an alias")
+
+func (e *editor) splice(lo, hi int, text string) {
+	e.splices = append(e.splices, splice{lo, hi, text})
+}
+
+// plan finds what to replace so that the value at a path below n becomes value.
+func (e *editor) plan(n *node, path []any, value *node, block bool) error {
+	root := n
+	for i, p := range path {
+		last := i == len(path)-1
+		if n.kind == aliasNode {
+			return errShared
+		}
+		switch p := p.(type) {
+		case int:
+			if n.kind != sequenceNode || p < 0 || p >= len(n.kids) {
+				return errors.New("cannot be set: there is no such item")
+			}
+			if last {
+				return errors.New("cannot be set: an item as a whole")
+			}
+			n = n.kids[p]
+		case string:
+			if n.kind != mappingNode {
+				return errors.New("cannot be set: what it belongs to is not a mapping")
+			}
+			k := ownKey(n, p)
+			switch {
+			case k < 0 && value == nil:
+				if n.get(p) != nil {
+					return errors.New("cannot be removed: it is merged from elsewhere")
+				}
+				return nil
+			case k < 0:
+				return e.insert(n, p, nest(path[i+1:], value), block, n == root && len(path) == 1)
+			case !last && n.kids[k+1].isNull() && n.kids[k+1].kind == scalarNode:
+				if value == nil {
+					return nil
+				}
+				return e.replace(n, k, nest(path[i+1:], value), false)
+			case last && value != nil:
+				return e.replace(n, k, value, block)
+			case last:
+				if len(n.kids) == 2 && i > 0 {
+					return e.plan(root, path[:i], &node{kind: mappingNode, style: flowStyle}, false)
+				}
+				return e.remove(n, k)
+			}
+			n = n.kids[k+1]
+		default:
+			return errors.New("cannot be set: a path is made of keys and indices")
+		}
+	}
+	return nil
+}
+
+// nest wraps a value in the mappings that a path wants.
+func nest(path []any, value *node) *node {
+	for i := len(path) - 1; i >= 0; i-- {
+		key, _ := path[i].(string)
+		value = &node{kind: mappingNode, style: flowStyle, kids: []*node{{style: doubleStyle, value: key}, value}}
+	}
+	return value
+}
+
+// ownKey returns the index of a key in kids, of the last one if there are several, since that is
+// the one that counts.
+func ownKey(n *node, key string) int {
+	for i := len(n.kids) - 2; i >= 0; i -= 2 {
+		if k := n.kids[i].deref(); k != nil && k.kind == scalarNode && k.value == key && !isMerge(k) {
+			return i
+		}
+	}
+	return -1
+}
+
+func (e *editor) lineStart(off int) int {
+	for off > 0 && !isBreak(e.data[off-1]) {
+		off--
+	}
+	return off
+}
+
+// lineStop returns the offset of the line break at or behind off, or the end of the document.
+func (e *editor) lineStop(off int) int {
+	for off < e.unit.hi && !isBreak(e.data[off]) {
+		off++
+	}
+	return off
+}
+
+// before returns what stands before off in its line, and whether that is white space only.
+func (e *editor) before(off int) (string, bool) {
+	s := string(e.data[max(e.lineStart(off), e.view.lo):off])
+	s = strings.TrimPrefix(s, string(byteOrderMark))
+	return s, strings.Trim(s, " \t") == ""
+}
+
+// indent returns the white space that brings a new key under the key at off.
+func (e *editor) indent(off int) string {
+	s, blank := e.before(off)
+	if blank {
+		return s
+	}
+	return strings.Repeat(" ", utf8.RuneCountInString(s))
+}
+
+// tail returns the comment that follows off in its line, with the space before it.
+func (e *editor) tail(off int) (comment string, ok bool) {
+	rest := string(e.data[off:e.lineStop(off)])
+	text := strings.TrimLeft(rest, " \t")
+	switch {
+	case text == "":
+		return "", true
+	case text[0] == '#' && len(text) < len(rest):
+		return strings.TrimRight(rest, " \t"), true
+	}
+	return "", false
+}
+
+// comments returns the end of the comment lines that follow the line ending at stop and are
+// indented by at least least columns.
+func (e *editor) comments(stop, least int) int {
+	for stop < e.unit.hi {
+		from := min(lineEnd(e.data, stop), e.unit.hi)
+		next := e.lineStop(from)
+		text := e.data[from:next]
+		in := indentOf(text)
+		if in < least || in == len(text) || text[in] != '#' {
+			break
+		}
+		stop = next
+	}
+	return stop
+}
+
+// entry writes "key: value" for a block mapping.
+func (e *editor) entry(key string, value *node, block bool, indent string) string {
+	if block && value.kind == mappingNode && len(value.kids) > 0 {
+		return yamlText(key) + ":" + e.eol + strings.Join(blockYAML(value, indent+"  "), e.eol)
+	}
+	return yamlText(key) + ": " + flowYAML(value)
+}
+
+// insert adds a key to a mapping. top tells a key of the object itself.
+func (e *editor) insert(n *node, key string, value *node, block, top bool) error {
+	if n.style == flowStyle {
+		return e.insertFlow(n, key, value)
+	}
+	first, lastKey, lastValue := n.kids[0], n.kids[len(n.kids)-2], n.kids[len(n.kids)-1]
+	indent := e.indent(first.off)
+	text := e.entry(key, value, block, indent)
+	place := e.place
+	if key == "clock" && !top {
+		place = (place + 3) % places4 // it reads best as the first of its spec
+	}
+	whole := n == e.unit.root
+	switch place {
+	case 0: // behind the last line of the document, item or mapping
+		stop := e.lineStop(lastValue.end(e.data))
+		if whole {
+			stop = e.unit.lo + len(bytes.TrimRight(e.data[e.unit.lo:e.unit.hi], " \t\r\n"))
+			stop = e.lineStop(stop)
+		} else if top {
+			stop = e.comments(stop, len(indent))
+		}
+		e.splice(stop, stop, e.eol+indent+text)
+	case 1: // behind blank lines that may belong to the last value
+		if !whole {
+			return errors.New("cannot be set: no place for it")
+		}
+		hi := e.unit.hi
+		if hi > 0 && isBreak(e.data[hi-1]) {
+			e.splice(hi, hi, indent+text+e.eol)
+		} else {
+			e.splice(hi, hi, e.eol+indent+text)
+		}
+	case 2: // before the last key
+		e.splice(lastKey.off, lastKey.off, text+e.eol+indent)
+	case 3: // before the first
+		e.splice(first.off, first.off, text+e.eol+indent)
+	}
+	return nil
+}
+
+// replace gives a key that is there another value.
+func (e *editor) replace(n *node, k int, value *node, block bool) error {
+	key, old := n.kids[k], n.kids[k+1]
+	if n.style == flowStyle {
+		return e.replaceFlow(n, k, value)
+	}
+	colon := skipSpace(e.data, key.end(e.data))
+	if colon >= e.unit.hi || e.data[colon] != ':' {
+		return errors.New("cannot be set: its key has no colon")
+	}
+	colon++
+	end := max(old.end(e.data), colon)
+	stop := e.lineStop(colon)
+	sameLine := old.off <= stop
+	_, endsClean := e.tail(end)
+	if !endsClean {
+		return errors.New("cannot be set: something follows its value in the same line")
+	}
+	if block && value.kind == mappingNode && len(value.kids) > 0 {
+		comment, _ := e.keyComment(old, colon, end)
+		stop := e.comments(e.lineStop(end), len(e.indent(key.off))+1)
+		lines := blockYAML(value, e.indent(key.off)+"  ")
+		e.splice(colon, stop, comment+e.eol+strings.Join(lines, e.eol))
+		return nil
+	}
+	text := flowYAML(value)
+	multiline := old.kind != scalarNode && old.kind != aliasNode && old.style != flowStyle || old.style == blockStyle
+	switch {
+	case old.kind == scalarNode && old.end(e.data) == old.off: // nothing there
+		e.splice(colon, colon, " "+text)
+	case multiline || !sameLine:
+		comment, _ := e.keyComment(old, colon, end)
+		e.splice(colon, end, " "+text+comment)
+	default:
+		e.splice(old.off, end, text)
+	}
+	return nil
+}
+
+// keyComment is the comment on the line of a key, or on the last line of a value that begins there.
+func (e *editor) keyComment(old *node, colon, end int) (comment string, own bool) {
+	if old.off > e.lineStop(colon) {
+		c, _ := e.tail(colon)
+		return c, true
+	}
+	if content := old.content(e.data); content > e.lineStop(colon) || content != old.off && (old.kind == mappingNode || old.kind == sequenceNode) && old.style != flowStyle {
+		i := bytes.IndexByte(e.data[colon:e.lineStop(colon)], '#') // behind &anchor or !tag
+		if i > 0 {
+			return strings.TrimRight(" "+string(e.data[colon+i:e.lineStop(colon)]), " \t"), true
+		}
+		return "", true
+	}
+	if old.style == blockStyle {
+		if i := bytes.Index(e.data[colon:e.lineStop(colon)], []byte(" #")); i > 0 {
+			return strings.TrimRight(string(e.data[colon+i:e.lineStop(colon)]), " \t"), true
+		}
+		return "", true
+	}
+	c, _ := e.tail(end)
+	return c, false
+}
+
+// remove deletes a key; the comment on its line stays.
+func (e *editor) remove(n *node, k int) error {
+	key, old := n.kids[k], n.kids[k+1]
+	if n.style == flowStyle {
+		return e.removeFlow(n, k)
+	}
+	colon := skipSpace(e.data, key.end(e.data))
+	if colon >= e.unit.hi || e.data[colon] != ':' {
+		return errors.New("cannot be removed: its key has no colon")
+	}
+	colon++
+	end := max(old.end(e.data), colon)
+	if _, clean := e.tail(end); !clean {
+		return errors.New("cannot be removed: something follows its value in the same line")
+	}
+	comment, _ := e.keyComment(old, colon, end)
+	stop := e.comments(e.lineStop(end), len(e.indent(key.off))+1)
+	prefix, blank := e.before(key.off)
+	switch {
+	case !blank && k+2 < len(n.kids): // "- status: {}": the next key moves up
+		e.splice(key.off, n.kids[k+2].off, "")
+	case !blank:
+		return errors.New("cannot be removed: it is the only key")
+	case comment != "":
+		e.splice(key.off, stop, strings.TrimLeft(comment, " \t"))
+	case stop < e.unit.hi:
+		e.splice(key.off-len(prefix), lineEnd(e.data, stop), "")
+	default: // the last line has no break, and the line before it shall have none either
+		lo := key.off - len(prefix)
+		for i := 0; i < 2 && lo > e.unit.lo && isBreak(e.data[lo-1]); i++ {
+			lo--
+			if e.data[lo] == '\n' && lo > e.unit.lo && e.data[lo-1] == '\r' {
+				continue
+			}
+			break
+		}
+		e.splice(lo, stop, "")
+	}
+	return nil
+}
+
+// jsonStyle reads the layout of a flow mapping; key is one of its keys.
+func (e *editor) jsonStyle(n *node) jsonStyle {
+	st := jsonStyle{colon: ": ", comma: ", ", step: "  "}
+	if len(n.kids) == 0 {
+		return st
+	}
+	if i := skipSpace(e.data, n.kids[0].end(e.data)); i+1 < len(e.data) && e.data[i] == ':' && !isBlank(e.data[i+1]) && e.unit.json {
+		st.colon, st.comma = ":", ","
+	}
+	last := n.kids[len(n.kids)-2]
+	if prefix, blank := e.before(last.off); blank && last.off > n.off && e.lineStart(last.off) > n.off {
+		st.eol, st.prefix = e.eol, prefix
+		closing, blank := e.before(n.end(e.data) - 1)
+		if step, ok := strings.CutPrefix(prefix, closing); ok && blank && step != "" {
+			st.step = step
+		}
+	}
+	return st
+}
+
+func (e *editor) flowText(value *node, st jsonStyle) string {
+	if !e.unit.json {
+		return flowYAML(value)
+	}
+	var b strings.Builder
+	writeJSON(&b, value, st, st.prefix)
+	return b.String()
+}
+
+func (e *editor) flowKey(key string, st jsonStyle) string {
+	if e.unit.json {
+		return jsonText(key) + st.colon
+	}
+	return yamlText(key) + ": "
+}
+
+func (e *editor) insertFlow(n *node, key string, value *node) error {
+	off := n.content(e.data)
+	if off >= len(e.data) || e.data[off] != '{' {
+		return errors.New("cannot be set: its mapping has no braces")
+	}
+	st := e.jsonStyle(n)
+	text := e.flowKey(key, st) + e.flowText(value, st)
+	if len(n.kids) == 0 {
+		e.splice(off+1, off+1, text)
+		return nil
+	}
+	at := n.kids[len(n.kids)-1].end(e.data)
+	if st.eol != "" {
+		e.splice(at, at, ","+st.eol+st.prefix+text)
+	} else {
+		e.splice(at, at, st.comma+text)
+	}
+	return nil
+}
+
+func (e *editor) replaceFlow(n *node, k int, value *node) error {
+	key, old := n.kids[k], n.kids[k+1]
+	st := e.jsonStyle(n)
+	if _, own := e.before(key.off); !own {
+		st.eol, st.step = "", ""
+	}
+	text := e.flowText(value, st)
+	end := old.end(e.data)
+	if end > old.off {
+		e.splice(old.off, end, text)
+		return nil
+	}
+	after := key.end(e.data)
+	if i := skipSpace(e.data, after); i < len(e.data) && e.data[i] == ':' {
+		e.splice(i+1, i+1, " "+text)
+	} else {
+		e.splice(after, after, ": "+text)
+	}
+	return nil
+}
+
+func (e *editor) removeFlow(n *node, k int) error {
+	key, old := n.kids[k], n.kids[k+1]
+	end := max(old.end(e.data), key.end(e.data))
+	switch {
+	case k+2 < len(n.kids):
+		e.splice(key.off, n.kids[k+2].off, "")
+	case k > 0:
+		e.splice(max(n.kids[k-1].end(e.data), n.kids[k-2].end(e.data)), end, "")
+	default:
+		if i := skipSpace(e.data, end); i < len(e.data) && e.data[i] == ',' {
+			end = i + 1
+		}
+		e.splice(key.off, end, "")
+	}
+	return nil
+}
