@@ -31,8 +31,8 @@ func (e *EditError) Error() string {
 	return (&Error{Path: e.Path, Line: e.Line, Field: e.Field, Detail: e.Detail}).Error()
 }
 
-// ErrChanged is returned where an edit is given other bytes than Decode got.
-var ErrChanged = errors.New("the file is not the one that was decoded")
+// ErrOtherBytes is returned where an edit is given other bytes than Decode got.
+var ErrOtherBytes = errors.New("the file is not the one that was decoded")
 
 // EditStatus returns data, which must be what Decode got, with other statuses; the key is the
 // index in Docs, and nil removes the status. Every other byte stays. A status that says the same
@@ -117,7 +117,7 @@ func (f *File) apply(data []byte, changes []change) ([]byte, error) {
 		return data, nil
 	}
 	if len(data) != f.size || maphash.Bytes(seed, data) != f.sum {
-		return nil, ErrChanged
+		return nil, ErrOtherBytes
 	}
 	var out []byte
 	pos := 0
