@@ -1,5 +1,8 @@
 package main
 
+// These imports hold the requirements in go.mod until the code that needs them is here. This file goes
+// away with the last of them.
+
 import (
 	_ "github.com/anishathalye/porcupine"
 	_ "github.com/fsnotify/fsnotify"
@@ -21,5 +24,3 @@ import (
 	_ "sigs.k8s.io/json"
 	_ "sigs.k8s.io/yaml"
 )
-
-func main() {}

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"leasehold.dev/leasehold/controller"
+	"leasehold.dev/leasehold/manifests"
+	"leasehold.dev/leasehold/store/sqlite"
+)
+
+type runOptions struct {
+	init, once, dryRun bool
+	logFormat          string
+	verbose            bool
+	historyLimit       int64
+}
+
+func newRunCommand(g *globals) *cobra.Command {
+	var o runOptions
+	cmd := &cobra.Command{
+		Use:   "run [DIR]",
+		Short: "Reconcile a directory of Job manifests",
+		Long: `Watches DIR, leases each job to one of its workers at a time, judges what workers report, and
+writes status back into the files. It runs until it is interrupted.
+
+Exit codes: 0 stopped in order; 1 a fault, or another controller is at work in DIR; 2 invalid usage;
+3 with --once, a manifest was not accepted.`,
+		Example: `  # Write the samples into jobs, if that is missing or empty, and reconcile it
+  leasehold run --init jobs
+
+  # Reconcile everything once, as a CI job would
+  leasehold run --once jobs
+
+  # Say what would happen, and change nothing
+  leasehold run --once --dry-run jobs`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				g.dir = args[0]
+			}
+			return o.run(cmd.Context(), g)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&o.init, "init", false, "first write the samples into DIR, which must be missing or empty")
+	f.BoolVar(&o.once, "once", false, "reconcile everything once and exit")
+	f.BoolVar(&o.dryRun, "dry-run", false, "say what would be done and change nothing (implies --once)")
+	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "tell more in the log")
+	f.Int64Var(&o.historyLimit, "history-limit", 100_000, "number of entries that the history keeps")
+	return cmd
+}
+
+// patience is how long --once waits for manifests that somebody is writing.
+const patience = 10 * time.Second
+
+func (o *runOptions) run(ctx context.Context, g *globals) error {
+	level := slog.LevelInfo
+	if o.verbose {
+		level = slog.LevelDebug
+	}
+	log, err := newLogger(o.logFormat, g.Err, level)
+	if err != nil {
+		return err
+	}
+	dir, err := g.directory()
+	if err != nil {
+		return err
+	}
+	if o.init {
+		if o.dryRun {
+			return usageError("--init and --dry-run: one writes, the other does not")
+		}
+		if err := writeSamples(dir); err != nil {
+			return err
+		}
+	}
+	if info, err := os.Stat(dir); err != nil {
+		return err
+	} else if !info.IsDir() {
+		return usageError("%s: is not a directory", dir)
+	}
+	if err := nested(dir); err != nil {
+		return err
+	}
+	st, release, err := o.open(ctx, g, dir)
+	if err != nil {
+		return err
+	}
+	defer release()
+
+	source, err := controller.OpenDirectory(dir, controller.DirectoryOptions{
+		StateDir: filepath.Dir(st.Path()), Database: st.Path(), ReadOnly: o.dryRun, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	c := controller.New(source, st, controller.Options{Log: log, DryRun: o.dryRun})
+	if o.once || o.dryRun {
+		summary, err := c.Once(ctx, patience)
+		if err != nil {
+			return err
+		}
+		return o.report(g, dir, summary)
+	}
+	log.Info(fmt.Sprintf("watching %s; the store is %s. Edit a manifest to see it react, Ctrl-C to stop", dir, st.Path()))
+	return c.Run(ctx)
+}
+
+// open opens the store, and keeps other controllers away until release is called.
+func (o *runOptions) open(ctx context.Context, g *globals, dir string) (*sqlite.DB, func(), error) {
+	path, err := storePath(dir, g.store)
+	if err != nil {
+		return nil, nil, err
+	}
+	opt := sqlite.Options{Actor: "controller", HistoryLimit: o.historyLimit}
+	if o.dryRun {
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			db, err := sqlite.OpenMemory(ctx, opt)
+			if err != nil {
+				return nil, nil, err
+			}
+			return db, func() { db.Close() }, nil
+		}
+		db, err := sqlite.Open(ctx, path, opt)
+		if err != nil {
+			return nil, nil, err
+		}
+		return db, func() { db.Close() }, nil
+	}
+	if err := makeStateDir(filepath.Dir(path)); err != nil {
+		return nil, nil, err
+	}
+	lock, err := controller.Acquire(dir, path)
+	if err != nil {
+		return nil, nil, err
+	}
+	db, err := sqlite.Open(ctx, path, opt)
+	if err != nil {
+		lock.Close()
+		return nil, nil, err
+	}
+	release := func() {
+		db.Close()
+		lock.Close()
+	}
+	if err := bind(ctx, db, dir); err != nil {
+		release()
+		return nil, nil, err
+	}
+	return db, release, nil
+}
+
+func (o *runOptions) report(g *globals, dir string, s controller.Summary) error {
+	fmt.Fprintf(g.Out, "%s: %s reconciled", dir, count(s.Manifests, "manifest"))
+	if s.Refused > 0 {
+		fmt.Fprintf(g.Out, ", %s not accepted", count(s.Refused, "document"))
+	}
+	if s.Faulty > 0 {
+		fmt.Fprintf(g.Out, ", %d faulty", s.Faulty)
+	}
+	fmt.Fprintln(g.Out)
+	switch {
+	case s.Faulty > 0:
+		return &exitError{code: 1}
+	case s.Refused > 0:
+		return &exitError{code: 3}
+	}
+	return nil
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// writeSamples writes the samples into dir, which must be missing or hold nothing that one could see.
+func writeSamples(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") {
+			return usageError("--init: %s is not empty: it has %s; choose a new directory, or run without --init", dir, e.Name())
+		}
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	samples, err := fs.Sub(manifests.Samples, "samples")
+	if err != nil {
+		return err
+	}
+	return fs.WalkDir(samples, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := fs.ReadFile(samples, path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(dir, path), data, 0o644)
+	})
+}

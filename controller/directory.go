@@ -1,0 +1,252 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+	"io/fs"
+	"log/slog"
+	"path"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"leasehold.dev/leasehold/manifests"
+)
+
+// Directory is a Source: a directory of manifests, where a key is a path.
+type Directory struct {
+	tree *manifests.Tree
+	opt  DirectoryOptions
+	seed maphash.Seed
+
+	mu   sync.Mutex
+	seen map[string]sight
+}
+
+// sight is the state in which a file was last read or written here.
+type sight struct {
+	sig     manifests.Sig
+	hash    uint64
+	settled bool // an equal sig means equal bytes
+}
+
+// DirectoryOptions say what stands beside the manifests.
+type DirectoryOptions struct {
+	StateDir string // for temporary files
+	Database string // is watched for what others commit
+	ReadOnly bool   // change nothing, not even what a crash has left
+	Log      *slog.Logger
+}
+
+// OpenDirectory opens a directory of manifests, and clears away what a crash has left there.
+func OpenDirectory(dir string, opt DirectoryOptions) (*Directory, error) {
+	tree, err := manifests.OpenTree(dir, opt.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	if opt.Log == nil {
+		opt.Log = slog.New(slog.DiscardHandler)
+	}
+	d := &Directory{tree: tree, opt: opt, seed: maphash.MakeSeed(), seen: map[string]sight{}}
+	tree.Restored = func(path string, err error) {
+		if err != nil {
+			opt.Log.Error("a save that came in while status was written could not be put back: "+err.Error(), slog.String("file", path))
+			return
+		}
+		opt.Log.Info("a save that came in while status was written is back in its place", slog.String("file", path))
+	}
+	if !opt.ReadOnly {
+		if err := tree.Sweep(); err != nil {
+			tree.Close()
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+// Tree is the directory itself.
+func (d *Directory) Tree() *manifests.Tree { return d.tree }
+
+// Close closes the directory, after the last look at files that were just replaced.
+func (d *Directory) Close() error { return d.tree.Close() }
+
+// storeRest is the least time between two looks at what others have committed.
+const storeRest = 100 * time.Millisecond
+
+// Watch implements Source.
+func (d *Directory) Watch(ctx context.Context, found func([]string), ready, stored func()) error {
+	w := newWatcher(d.tree)
+	if d.opt.Database != "" {
+		w.Also(d.opt.Database)
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { w.Run(ctx) })
+	commits := make(chan struct{}, 1)
+	wg.Go(func() { spaced(ctx, commits, storeRest, stored) })
+
+	keys, err := d.scan()
+	if err != nil {
+		return err
+	}
+	found(keys)
+	ready()
+	for c := range w.Changes() {
+		if c.Err != nil {
+			d.opt.Log.Warn(c.Err.Error())
+		}
+		if c.Also {
+			select {
+			case commits <- struct{}{}:
+			default: // one is waiting already
+			}
+		}
+		keys := c.Paths
+		if c.Rescan {
+			more, err := d.scan()
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				d.opt.Log.Warn(err.Error())
+			}
+			keys = append(more, c.Paths...)
+		}
+		keys = slices.DeleteFunc(keys, func(k string) bool { return d.unchanged(ctx, k, found) })
+		if len(keys) > 0 {
+			found(keys)
+		}
+	}
+	return nil
+}
+
+// spaced calls f for signals, with a rest after each call.
+func spaced(ctx context.Context, signals <-chan struct{}, rest time.Duration, f func()) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-signals:
+		}
+		f()
+		timer.Reset(rest)
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+	}
+}
+
+// scan returns the manifests that are there, and those that were.
+func (d *Directory) scan() ([]string, error) {
+	entries, err := scan(d.tree)
+	keys := make([]string, 0, len(entries))
+	for _, e := range entries {
+		keys = append(keys, e.Path)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for k := range d.seen {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys), err
+}
+
+// unchanged reports whether a file is as it was last read or written here. Where its timestamps
+// cannot tell yet, it is read again in a moment, and found is called if it did change.
+func (d *Directory) unchanged(ctx context.Context, key string, found func([]string)) bool {
+	d.mu.Lock()
+	was, known := d.seen[key]
+	d.mu.Unlock()
+	if !known {
+		return false
+	}
+	if sig, err := d.tree.Stat(key); err != nil || sig != was.sig {
+		return false
+	}
+	if was.settled {
+		return true
+	}
+	time.AfterFunc(manifests.Unsettled, func() {
+		if ctx.Err() == nil && !d.same(key) {
+			found([]string{key})
+		}
+	})
+	return true
+}
+
+// same reports whether a file still has the bytes that were last read or written here.
+func (d *Directory) same(key string) bool {
+	snap, err := d.tree.Read(key, limit)
+	if err != nil {
+		return false
+	}
+	hash := maphash.Bytes(d.seed, snap.Data)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	was := d.seen[key]
+	if was.sig != snap.Sig || was.hash != hash || !snap.Settled {
+		return false
+	}
+	d.seen[key] = sight{snap.Sig, hash, true}
+	return true
+}
+
+// limit lets Decode say what is too large.
+const limit = manifests.MaxFileSize + 1
+
+// Load implements Source.
+func (d *Directory) Load(key string) (*Manifest, error) {
+	snap, err := d.tree.Read(key, limit)
+	if err != nil {
+		if !errors.Is(err, manifests.ErrBusy) {
+			d.mu.Lock()
+			delete(d.seen, key)
+			d.mu.Unlock()
+		}
+		return nil, err
+	}
+	d.saw(key, snap)
+	m := &Manifest{
+		Key: key, Shown: key, File: manifests.Decode(key, snap.Data),
+		Settled: snap.Settled, snapshot: snap,
+	}
+	if dir := filepath.ToSlash(d.tree.Dir()); dir != "." {
+		m.Shown = path.Join(dir, key)
+	}
+	return m, nil
+}
+
+func (d *Directory) saw(key string, snap manifests.Snapshot) {
+	s := sight{snap.Sig, maphash.Bytes(d.seed, snap.Data), snap.Settled}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.seen[key] = s
+}
+
+// WriteStatus implements Source.
+func (d *Directory) WriteStatus(m *Manifest, statuses map[int]*manifests.JobStatus) error {
+	next, err := m.File.EditStatus(m.snapshot.Data, statuses)
+	if err != nil {
+		return err
+	}
+	if string(next) == string(m.snapshot.Data) {
+		return nil
+	}
+	snap, err := d.tree.Replace(m.Key, m.snapshot, next)
+	if err != nil {
+		return err
+	}
+	d.saw(m.Key, snap)
+	return nil
+}
+
+// Entry is a manifest in a directory, or what stands in the place of one.
+type Entry = scanEntry
+
+// Scan lists the manifests of a directory in path order, without reading them. The error is the one
+// of the directory itself; any other is in its entry.
+func Scan(t *manifests.Tree) ([]Entry, error) { return scan(t) }

@@ -1,0 +1,155 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"leasehold.dev/leasehold/manifests"
+	"leasehold.dev/leasehold/store"
+)
+
+// line is one decision as it is told in the log.
+type line struct {
+	level slog.Level
+	text  string
+	attrs []slog.Attr
+}
+
+// narrate tells what a decision did to a job, in the order in which it happened.
+func narrate(before, after *store.Record, events []store.Event) []line {
+	var lines []line
+	say := func(level slog.Level, e store.Event, format string, args ...any) {
+		lines = append(lines, line{level, fmt.Sprintf(format, args...), attributes(e)})
+	}
+	owner, until := before.Owner, before.Until
+	for _, e := range events {
+		switch {
+		case e.Reason != "":
+			say(slog.LevelWarn, e, "%s's %s with fence %d was refused: %s", e.Owner, e.Verb, e.Fence, e.Reason)
+		case e.Verb == "enqueued":
+			say(slog.LevelDebug, e, "enqueued")
+		case e.Verb == "claimed" && owner == "":
+			say(slog.LevelInfo, e, "%s took it, fence %d until %s", e.Owner, e.Fence, number(e.Until))
+		case e.Verb == "claimed" && owner == e.Owner:
+			say(slog.LevelInfo, e, "%s took it again, fence %d until %s; it let its lease run out at %s",
+				e.Owner, e.Fence, number(e.Until), number(until))
+		case e.Verb == "claimed":
+			say(slog.LevelInfo, e, "%s took over, fence %d until %s; %s let its lease run out at %s",
+				e.Owner, e.Fence, number(e.Until), owner, number(until))
+		case e.Verb == "renewed":
+			say(slog.LevelInfo, e, "%s renewed fence %d until %s", e.Owner, e.Fence, number(e.Until))
+		case e.Verb == "completed":
+			say(slog.LevelInfo, e, "%s completed it with fence %d", e.Owner, e.Fence)
+		case e.Verb == "released" && e.Message != "":
+			say(slog.LevelWarn, e, "%s lost fence %d: %s", e.Owner, e.Fence, e.Message)
+		case e.Verb == "released":
+			say(slog.LevelInfo, e, "%s released fence %d", e.Owner, e.Fence)
+		case e.Verb == "jumped":
+			say(slog.LevelWarn, e, "fences go on above %d: %s", e.Fence, e.Message)
+		default:
+			say(slog.LevelInfo, e, "%s", e.Verb)
+		}
+		switch e.Verb {
+		case "claimed", "renewed":
+			if e.Reason == "" {
+				owner, until = e.Owner, e.Until
+			}
+		case "released", "jumped":
+			if e.Reason == "" {
+				owner, until = "", 0
+			}
+		}
+	}
+	return lines
+}
+
+func attributes(e store.Event) []slog.Attr {
+	attrs := []slog.Attr{slog.String("verb", e.Verb)}
+	if e.Reason != "" {
+		attrs = append(attrs, slog.String("reason", string(e.Reason)))
+	}
+	if e.Owner != "" {
+		attrs = append(attrs, slog.String("owner", e.Owner))
+	}
+	attrs = append(attrs, slog.Int64("fence", e.Fence))
+	if e.Until != 0 {
+		attrs = append(attrs, slog.Float64("until", e.Until))
+	}
+	if e.Clock != nil {
+		attrs = append(attrs, slog.Float64("clock", *e.Clock))
+	}
+	return attrs
+}
+
+// told are the conditions whose change is told in the log beside the decisions.
+var told = []string{manifests.ConditionAccepted, manifests.ConditionFailed,
+	manifests.ConditionClockRegressed, manifests.ConditionRestoreNeeded}
+
+// diary writes decisions to the log, and folds what repeats: leases that go round because no worker
+// is alive, and conditions and faults that last.
+type diary struct {
+	log    *slog.Logger
+	mu     sync.Mutex
+	states map[string]string // by "id/condition" or key: the last text told
+	rounds map[string]int    // by id: claims in a row with nothing in between
+}
+
+func newDiary(log *slog.Logger) *diary {
+	return &diary{log: log, states: map[string]string{}, rounds: map[string]int{}}
+}
+
+// decision tells what was decided for a job, and each of its conditions that has changed.
+func (d *diary) decision(id string, workers int, before, after *store.Record, events []store.Event, status *manifests.JobStatus) {
+	for _, l := range narrate(before, after, events) {
+		if d.quiet(id, workers, l) {
+			continue
+		}
+		d.log.LogAttrs(context.Background(), l.level, l.text, append([]slog.Attr{slog.String("job", id)}, l.attrs...)...)
+	}
+	for _, kind := range told {
+		text := ""
+		for _, c := range status.Conditions {
+			if c.Type == kind && (c.Status == "True") != (kind == manifests.ConditionAccepted) {
+				text = c.Message
+			}
+		}
+		d.state(id+"/"+kind, text, slog.String("job", id), slog.String("condition", kind))
+	}
+}
+
+// quiet reports whether a claim is one of many that go round unanswered: from the second round on,
+// only those at powers of two are told.
+func (d *diary) quiet(id string, workers int, l line) bool {
+	claim := slices.ContainsFunc(l.attrs, func(a slog.Attr) bool {
+		return a.Key == "verb" && a.Value.String() == "claimed"
+	})
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !claim {
+		if l.level >= slog.LevelInfo {
+			delete(d.rounds, id)
+		}
+		return false
+	}
+	d.rounds[id]++
+	n := d.rounds[id]
+	return n > 2*workers && n&(n-1) != 0
+}
+
+// state tells a lasting state once, when it begins or changes. An empty text ends it silently.
+func (d *diary) state(what, text string, attrs ...slog.Attr) {
+	d.mu.Lock()
+	same := d.states[what] == text
+	if text == "" {
+		delete(d.states, what)
+	} else {
+		d.states[what] = text
+	}
+	d.mu.Unlock()
+	if !same && text != "" {
+		d.log.LogAttrs(context.Background(), slog.LevelWarn, text, attrs...)
+	}
+}
