@@ -252,13 +252,13 @@ func (sc *storeCommands) flags(c *cobra.Command, names ...string) {
 // numberFlag takes finite decimal numbers only.
 type numberFlag float64
 
-var decimal = regexp.MustCompile(`^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$`)
+var plainDecimal = regexp.MustCompile(`^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$`)
 
 func (f *numberFlag) String() string { return strconv.FormatFloat(float64(*f), 'g', -1, 64) }
 func (f *numberFlag) Type() string   { return "number" }
 func (f *numberFlag) Set(s string) error {
 	v, err := strconv.ParseFloat(s, 64)
-	if !decimal.MatchString(s) || err != nil {
+	if !plainDecimal.MatchString(s) || err != nil {
 		return errors.New("must be a finite decimal number")
 	}
 	*f = numberFlag(v)
