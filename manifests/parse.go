@@ -79,6 +79,8 @@ func parseYAML(text []byte) (y *yaml.Node, err error) {
 	return &first, nil
 }
 
+var unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
+
 var parserMessage = regexp.MustCompile(`^(?:error converting YAML to JSON: )?(?:yaml: )?(?:unmarshal errors:\s+)?(?:line (\d+): )?((?s:.*))$`)
 
 // parseError places a parser's error, and says what it may come from.
@@ -90,9 +92,17 @@ func parseError(path string, data []byte, s span, p *places, err error) *Error {
 		}
 		detail = strings.TrimSpace(m[2])
 	}
+	if strings.HasPrefix(detail, "did not find expected") {
+		line++ // these count from 0
+	}
 	off := p.offset(line, 1)
 	if line == 1 {
 		off = skipSpace(data[:s.hi], s.lo)
+	}
+	if m := unknownAnchor.FindStringSubmatch(detail); m != nil {
+		if i := bytes.Index(data[s.lo:s.hi], []byte("*"+m[1])); i >= 0 {
+			off = s.lo + i
+		}
 	}
 	if at, hint := parseHint(data[s.lo:s.hi], off-s.lo); hint != "" {
 		off, detail = s.lo+at, hint
@@ -114,10 +124,14 @@ func parseHint(text []byte, at int) (int, string) {
 	if m := conflictMarker.FindIndex(text); m != nil {
 		return m[0], fmt.Sprintf("a merge conflict that is not resolved (%s)", text[m[0]:m[0]+7])
 	}
-	if m := template.FindIndex(text); m != nil {
-		return m[0], fmt.Sprintf("a template that has not been rendered: %s", shorten(string(text[m[0]:m[1]])))
-	}
 	at = max(0, min(at, len(text)))
+	for _, m := range template.FindAllIndex(text, 1000) {
+		// Templates may also stand in a text where they do no harm.
+		from := bytes.LastIndexAny(text[:m[0]], "\r\n") + 1
+		if len(bytes.TrimSpace(text[from:m[0]])) == 0 || m[0] >= at-1 && m[0] < lineEnd(text, lineEnd(text, at)) {
+			return m[0], "a template that has not been rendered: " + shorten(string(text[m[0]:m[1]]))
+		}
+	}
 	for lines := 0; lines < 2 && at < len(text); lines++ {
 		end := lineEnd(text, at)
 		if in := text[at : end-len(bytes.TrimLeft(text[at:end], " \t"))]; bytes.IndexByte(in, '\t') >= 0 {
@@ -156,8 +170,13 @@ func (u *unit) blank(data []byte) []byte {
 		if n.off < pos {
 			continue // inside one that is blanked already
 		}
-		b = append(b, data[pos:n.content(data)]...)
-		b = append(b, " null"...)
+		b = append(b, data[pos:n.off]...)
+		if n.anchor != "" {
+			b = append(b, '&')
+			b = append(b, n.anchor...)
+			b = append(b, ' ')
+		}
+		b = append(b, "null"...)
 		pos = n.end(data)
 	}
 	return append(b, data[pos:u.hi]...)

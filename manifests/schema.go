@@ -84,7 +84,11 @@ func (c *checker) add(n *node, path, detail string) {
 }
 
 func (c *checker) invalid(f field, detail string) {
-	c.add(f.at(), f.path, "Invalid value: "+show(f.v)+": "+detail)
+	shown := show(f.v)
+	if d := f.n.deref(); noun(f.v) == "a number" && d != nil && d.kind == scalarNode && d.value != "" {
+		shown = shorten(d.value) // as it is written
+	}
+	c.add(f.at(), f.path, "Invalid value: "+shown+": "+detail)
 }
 
 func (c *checker) required(f field, detail string) {
@@ -396,10 +400,10 @@ func closest(key string, known shape) string {
 	return best
 }
 
-// distance is the number of letters to change, up to most.
+// distance is the number of letters to change; what is more than most need not be exact.
 func distance(a, b string, most int) int {
 	if len(a)-len(b) > most || len(b)-len(a) > most || len(a) > 64 {
-		return most
+		return most + 1
 	}
 	row := make([]int, len(b)+1)
 	for j := range row {

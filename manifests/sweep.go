@@ -37,6 +37,9 @@ type sweeper struct {
 
 func (s *sweeper) mark(n *node, why string) {
 	if n.bad == "" {
+		if m := template.Find(s.data[n.off:min(n.off+200, s.u.hi)]); m != nil && bytes.HasPrefix(s.data[n.off:], m) {
+			why = "a template that has not been rendered: " + shorten(string(m))
+		}
 		n.bad = why
 		s.u.bad = append(s.u.bad, n)
 	}
@@ -127,7 +130,7 @@ func badKey(k *node) string {
 	case d == nil:
 		return ""
 	case d.kind != scalarNode:
-		return "a key must be a text, not a mapping or a list; is this a template that has not been rendered?"
+		return "a key must be a text, not a mapping or a list"
 	case d.isNull():
 		return "a key must not be empty or null"
 	case d.tag != "" && d.tag != "!!str":

@@ -53,6 +53,9 @@ func (c *checker) typeMeta(f field) bool {
 func (c *checker) metadata(f field) {
 	meta := f.get("metadata")
 	if meta.v == nil {
+		if !meta.missing() {
+			return
+		}
 		meta.path = "metadata.name"
 		c.required(meta, "a name that is unique in its namespace")
 		return
@@ -65,7 +68,7 @@ func (c *checker) metadata(f field) {
 		if generate := meta.get("generateName"); generate.v != nil && generate.v != "" {
 			name.k = generate.k
 			c.required(name, "a file names its job; `leasehold create -f` makes a name from generateName")
-		} else {
+		} else if name.missing() {
 			c.required(name, "a name that is unique in its namespace")
 		}
 	case string:
@@ -100,6 +103,9 @@ func (c *checker) metadata(f field) {
 
 // messages reports what apimachinery's validation says.
 func (c *checker) messages(f field, all []string) {
+	if s, ok := f.v.(string); ok && len(all) > 0 && template.MatchString(s) {
+		all = []string{"a template that has not been rendered"}
+	}
 	for _, m := range all {
 		c.invalid(f, m)
 	}
@@ -120,7 +126,7 @@ func (c *checker) pairs(f field, visit func(key, value field)) {
 func (c *checker) spec(f field) {
 	spec := f.get("spec")
 	if spec.v == nil {
-		if d := spec.n.deref(); d == nil || d.bad == "" {
+		if spec.missing() {
 			c.required(spec, "wants at least ttl and workers")
 		}
 		return
