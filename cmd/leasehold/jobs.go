@@ -90,8 +90,6 @@ type found struct {
 	snap manifests.Snapshot
 	file *manifests.File
 	doc  int
-	// twin is the path of the file that the id belongs to, if that is not this one.
-	twin string
 }
 
 func (f *found) Doc() *manifests.Doc { return f.file.Docs[f.doc] }
@@ -102,7 +100,7 @@ func errJobNotFound(id string) error {
 }
 
 // readAll reads every manifest in path order, and tells of each file that cannot be read.
-func readAll(tree *manifests.Tree, each func(path string, snap manifests.Snapshot, file *manifests.File, err error) error) error {
+func readAll(tree *manifests.Tree, each func(path string, snap manifests.Snapshot, err error) error) error {
 	entries, err := controller.Scan(tree)
 	if err != nil {
 		return err
@@ -113,14 +111,10 @@ func readAll(tree *manifests.Tree, each func(path string, snap manifests.Snapsho
 		if err == nil {
 			snap, err = tree.Read(e.Path, manifests.MaxFileSize+1)
 		}
-		var file *manifests.File
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err == nil {
-			file = manifests.Decode(e.Path, snap.Data)
-		}
-		if err := each(e.Path, snap, file, err); err != nil {
+		if err := each(e.Path, snap, err); err != nil {
 			return err
 		}
 	}
@@ -132,11 +126,12 @@ func find(tree *manifests.Tree, id string) (*found, error) {
 	var at *found
 	stop := errors.New("found")
 	var unread []error
-	err := readAll(tree, func(path string, snap manifests.Snapshot, file *manifests.File, err error) error {
+	err := readAll(tree, func(path string, snap manifests.Snapshot, err error) error {
 		if err != nil {
 			unread = append(unread, err)
 			return nil
 		}
+		file := manifests.Decode(path, snap.Data)
 		i := slices.IndexFunc(file.Docs, func(d *manifests.Doc) bool { return d.ID == id })
 		if i < 0 {
 			return nil

@@ -82,7 +82,7 @@ func (r *reporting) tick(ctx context.Context, name string, next func(now float64
 		}
 		clock = next(now)
 		if math.IsNaN(clock) || clock < 0 || clock >= manifests.MaxClock {
-			return nil, usageError("spec.clock: Invalid value: %s: must be at least 0 and less than %d", decimal(clock), int64(manifests.MaxClock))
+			return nil, usageError("spec.clock: Invalid value: %s: must be at least 0 and less than %d", number(clock), int64(manifests.MaxClock))
 		}
 		return []manifests.Edit{{Path: []any{"spec", "clock"}, Value: clock}}, nil
 	}, func(db *sqlite.DB, id string) error {
@@ -91,7 +91,7 @@ func (r *reporting) tick(ctx context.Context, name string, next func(now float64
 		}
 		_, err := db.Update(ctx, []string{id}, func(rs []*store.Record) error {
 			if rs[0].Known {
-				rs[0].ResetClock(store.Reading{Time: clock}, "tick --reset-to "+decimal(clock))
+				rs[0].ResetClock(store.Reading{Time: clock}, "tick --reset-to "+number(clock))
 				rs[0].SpecHash = "" // what was decided from this spec before does not count
 			}
 			return nil
@@ -100,10 +100,10 @@ func (r *reporting) tick(ctx context.Context, name string, next func(now float64
 	}, func(rec *store.Record) error {
 		if m := rec.Mark; m != nil && !m.System && m.Time > clock {
 			fmt.Fprintf(r.g.Out, "%s/%s refused: ClockRegressed: spec.clock %s is behind %s, which has already decided; "+
-				"set it to %[4]s or more, or use --reset-to %[3]s\n", resource, rec.ID, decimal(clock), decimal(m.Time))
+				"set it to %[4]s or more, or use --reset-to %[3]s\n", resource, rec.ID, number(clock), number(m.Time))
 			return &exitError{code: exitRefused}
 		}
-		fmt.Fprintf(r.g.Out, "%s/%s ticked to %s: %s\n", resource, rec.ID, decimal(clock), standing(rec, clock))
+		fmt.Fprintf(r.g.Out, "%s/%s ticked to %s: %s\n", resource, rec.ID, number(clock), standing(rec, clock))
 		return nil
 	})
 }
@@ -114,7 +114,7 @@ func standing(rec *store.Record, now float64) string {
 	case rec.Done:
 		return fmt.Sprintf("%s completed it with fence %d", rec.Owner, rec.Fence)
 	case rec.Leased(now):
-		return fmt.Sprintf("%s holds fence %d until %s", rec.Owner, rec.Fence, decimal(rec.Until))
+		return fmt.Sprintf("%s holds fence %d until %s", rec.Owner, rec.Fence, number(rec.Until))
 	}
 	return "no lease is running"
 }
@@ -216,14 +216,14 @@ func (r *reporting) report(ctx context.Context, name string, p store.Report, whe
 		i := slices.IndexFunc(rec.Reports, p.Same)
 		if i < 0 {
 			if m := rec.Mark; m != nil {
-				fmt.Fprintf(r.g.Out, "%s not judged: ClockRegressed: the job's clock is behind %s, which has already decided\n", what, decimal(m.Time))
+				fmt.Fprintf(r.g.Out, "%s not judged: ClockRegressed: the job's clock is behind %s, which has already decided\n", what, number(m.Time))
 				return &exitError{code: exitRefused}
 			}
 			return fmt.Errorf("%s was not judged", what)
 		}
 		switch q := rec.Reports[i]; {
 		case q.Superseded:
-			fmt.Fprintf(r.g.Out, "%s refused: Superseded: a heartbeat of time %s or later was judged before\n", what, decimal(q.Time))
+			fmt.Fprintf(r.g.Out, "%s refused: Superseded: a heartbeat of time %s or later was judged before\n", what, number(q.Time))
 			return &exitError{code: exitRefused}
 		case !q.Verdict.OK():
 			fmt.Fprintf(r.g.Out, "%s refused: %s: %s\n", what, q.Verdict.Reason, controller.Explain(q.Verdict))
@@ -280,7 +280,7 @@ func (r *reporting) do(ctx context.Context, name string, edits func(*found) ([]m
 	if job == nil {
 		return fmt.Errorf("the manifest is not accepted: %w", at.Doc().Errors[0])
 	}
-	rec, err := awaitSpec(ctx, db, id, job.Spec.Hash(), r.wait)
+	rec, err := awaitSpec(ctx, tree, db, id, job.Spec.Hash(), r.wait)
 	if err != nil {
 		return err
 	}
@@ -288,13 +288,10 @@ func (r *reporting) do(ctx context.Context, name string, edits func(*found) ([]m
 }
 
 // awaitSpec waits until a controller has decided about the spec of this hash.
-func awaitSpec(ctx context.Context, db *sqlite.DB, id, hash string, wait time.Duration) (*store.Record, error) {
+func awaitSpec(ctx context.Context, tree *manifests.Tree, db *sqlite.DB, id, hash string, wait time.Duration) (*store.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	changed, err := storeEvents(ctx, db.Path())
-	if err != nil {
-		return nil, err
-	}
+	changed := controller.Follow(ctx, tree, db.Path())
 	for {
 		var rec *store.Record
 		if _, err := db.View(ctx, []string{id}, func(rs []*store.Record) error { rec = rs[0].Clone(); return nil }); err != nil && ctx.Err() == nil {
@@ -314,5 +311,5 @@ func awaitSpec(ctx context.Context, db *sqlite.DB, id, hash string, wait time.Du
 // systemClock is the system clock as manifests show it: Unix seconds, in whole milliseconds.
 func systemClock() float64 { return float64(time.Now().UnixMilli()) / 1000 }
 
-// decimal prints a number without an exponent.
-func decimal(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+// number prints a number without an exponent.
+func number(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -23,6 +24,7 @@ const (
 	exitFault   = 1
 	exitUsage   = 2 // invalid usage or argument
 	exitRefused = 3
+	exitTimeout = 4
 )
 
 // exitError ends a command with a code. Without err, what there was to say has been printed.
@@ -40,21 +42,55 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
-// globals are the flags that every command has.
+// usageError is an error about how the command was called.
+func usageError(format string, args ...any) error {
+	return &exitError{exitUsage, fmt.Errorf(format, args...)}
+}
+
+// globals are the streams and flags that every command has.
 type globals struct {
+	streams
 	dir   string
 	store string
 }
 
+// directory returns the directory of the manifests, as the user would name it.
+func (g *globals) directory() (string, error) {
+	if g.dir != "" {
+		return filepath.Clean(g.dir), nil
+	}
+	found, err := findDir("")
+	if err != nil {
+		return "", err
+	}
+	if cwd, err := findDir("."); err == nil {
+		if rel, err := filepath.Rel(cwd, found); err == nil {
+			return rel, nil
+		}
+	}
+	return found, nil
+}
+
 // run executes a command line and returns the exit code. Errors are printed here and nowhere else.
 func run(ctx context.Context, args []string, s streams) int {
-	var g globals
+	g := globals{streams: s}
 	started := false // past the checks of usage
 	root := &cobra.Command{
-		Use:           "leasehold",
-		Short:         "Fenced leases on jobs that are declared as files",
+		Use:   "leasehold",
+		Short: "Fenced leases on jobs that are declared as files",
+		Long: `Leasehold reconciles a directory of Job manifests: it leases each job to one of its workers at a
+time, hands out a fencing token that only grows, judges what workers report, and writes status back
+into the files. A worker that stalls, loses its job and wakes up cannot overwrite its successor's
+result.`,
+		Example: `  # Write the samples into jobs, and reconcile them
+  leasehold run --init jobs
+
+  # See a stale worker being refused
+  leasehold demo`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
 			if err := c.ValidateRequiredFlags(); err != nil {
 				return err
@@ -69,7 +105,19 @@ func run(ctx context.Context, args []string, s streams) int {
 	root.SetErr(s.Err)
 	root.PersistentFlags().StringVar(&g.dir, "dir", "", "the `directory` of the manifests (default: the nearest parent that is one, else the current directory)")
 	root.PersistentFlags().StringVar(&g.store, "store", "", "the database `file` (default: leasehold.db in the state directory)")
-	root.AddCommand(newStoreCommand(&s, &g))
+	root.AddCommand(
+		newRunCommand(&g),
+		newValidateCommand(&g),
+		newGetCommand(&g),
+		newTickCommand(&g),
+		newReportCommand(&g, "renew"),
+		newReportCommand(&g, "complete"),
+		newReportCommand(&g, "release"),
+		newRestoreCommand(&g),
+		newStoreCommand(&s, &g),
+		newDemoCommand(&g),
+		newVersionCommand(&g),
+	)
 
 	c, err := root.ExecuteContextC(ctx)
 	var exit *exitError
@@ -79,7 +127,7 @@ func run(ctx context.Context, args []string, s streams) int {
 	case errors.As(err, &exit) && exit.err == nil:
 		return exit.code
 	}
-	fmt.Fprintf(s.Err, "error: %v\n", err)
+	fmt.Fprintln(s.Err, "error: "+plain(err.Error()))
 	switch {
 	case exit != nil:
 		return exit.code

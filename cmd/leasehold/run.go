@@ -22,7 +22,7 @@ type runOptions struct {
 	init, once, dryRun bool
 	logFormat          string
 	verbose            bool
-	historyLimit       int64
+	historyLimit       int
 }
 
 func newRunCommand(g *globals) *cobra.Command {
@@ -57,7 +57,7 @@ Exit codes: 0 stopped in order; 1 a fault, or another controller is at work in D
 	f.BoolVar(&o.dryRun, "dry-run", false, "say what would be done and change nothing (implies --once)")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "tell more in the log")
-	f.Int64Var(&o.historyLimit, "history-limit", 100_000, "number of entries that the history keeps")
+	f.IntVar(&o.historyLimit, "history-limit", 100_000, "number of entries that the history keeps")
 	return cmd
 }
 

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"leasehold.dev/leasehold/store/sqlite"
+)
+
+// makeStateDir makes a private state directory.
+func makeStateDir(dir string) error {
+	if isDir(dir) {
+		return nil
+	}
+	return os.MkdirAll(dir, 0o700)
+}
+
+// nested refuses a directory above or below one that has its own state: two controllers would
+// lease the same manifests.
+func nested(dir string) error {
+	dir, err := findDir(dir)
+	if err != nil {
+		return err
+	}
+	for up := filepath.Dir(dir); up != filepath.Dir(up); up = filepath.Dir(up) {
+		if isDir(filepath.Join(up, stateName)) {
+			return overlap(dir, up, filepath.Join(up, stateName))
+		}
+	}
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil && path == dir:
+			return err
+		case err != nil:
+			return nil // the scan says what cannot be read
+		case !d.IsDir() || path == dir:
+			return nil
+		case d.Name() == stateName && filepath.Dir(path) != dir:
+			return overlap(dir, filepath.Dir(path), path)
+		case strings.HasPrefix(d.Name(), "."):
+			return fs.SkipDir
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return nestedInGit(dir)
+}
+
+func overlap(dir, other, state string) error {
+	return fmt.Errorf("%s: %s has its own store; reconcile one of the two, or remove %s", dir, other, state)
+}
+
+// nestedInGit does the same for directories whose state lies below one Git directory.
+func nestedInGit(dir string) error {
+	mine, err := gitState(dir)
+	if err != nil || mine == "" {
+		return err
+	}
+	root, sub, top := mine, ".", dir
+	if filepath.Base(mine) != "leasehold" || filepath.Base(filepath.Dir(mine)) == "leasehold" {
+		root = filepath.Dir(mine)
+		name, err := url.PathUnescape(filepath.Base(mine))
+		if err != nil {
+			return err
+		}
+		sub = filepath.FromSlash(name)
+		top = strings.TrimSuffix(dir, string(filepath.Separator)+sub)
+	}
+	entries, err := os.ReadDir(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		other, state := ".", filepath.Join(root, e.Name())
+		if e.IsDir() {
+			if other, err = url.PathUnescape(e.Name()); err != nil {
+				continue
+			}
+		} else if e.Name() != databaseName {
+			continue
+		}
+		other = filepath.FromSlash(other)
+		if isDir(filepath.Join(top, other)) && (inside(sub, other) || inside(other, sub)) {
+			return overlap(dir, filepath.Join(top, other), state)
+		}
+	}
+	return nil
+}
+
+// inside reports whether a is below b; both are relative to one directory.
+func inside(a, b string) bool {
+	rel, err := filepath.Rel(b, a)
+	return err == nil && rel != "." && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
+}
+
+// bind refuses a store that belongs to another directory, and lets a new one belong to this one.
+func bind(ctx context.Context, db *sqlite.DB, dir string) error {
+	dir, err := findDir(dir)
+	if err != nil {
+		return err
+	}
+	other, err := db.Directory(ctx)
+	if err != nil || other == dir {
+		return err
+	}
+	// A directory that was moved, with its store or away from it, goes on where it was.
+	home := filepath.Dir(db.Path()) == filepath.Join(dir, stateName)
+	if other != "" && !home && isDir(other) {
+		return fmt.Errorf("the store %s belongs to the directory %s, not to %s; use another one with --store", db.Path(), other, dir)
+	}
+	return db.BindDirectory(ctx, dir)
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"leasehold.dev/leasehold/controller"
+	"leasehold.dev/leasehold/manifests"
+	"leasehold.dev/leasehold/store"
+	"leasehold.dev/leasehold/store/sqlite"
+)
+
+func newDemoCommand(g *globals) *cobra.Command {
+	var keep bool
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Play the story of a stale worker in a temporary directory",
+		Long: `A worker takes a job, stalls, and loses its lease. Another worker takes the job over. Then the first
+one wakes up and reports its result with the fence that it was given, and the store refuses it. The
+demo plays this with a real controller, by edits of a manifest in a temporary directory.`,
+		Example: `  leasehold demo
+
+  # Look at the files afterwards
+  leasehold demo --keep`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return demo(cmd.Context(), g, keep) },
+	}
+	cmd.Flags().BoolVar(&keep, "keep", false, "keep the directory")
+	return cmd
+}
+
+const demoManifest = `apiVersion: leasehold.dev/v1alpha1
+kind: Job
+metadata:
+  name: invoice-42
+spec:
+  clock: 100
+  ttl: 30
+  workers:
+  - name: worker-a
+  - name: worker-b
+`
+
+// scene is a step of the demo: an edit, and what it leads to.
+type scene struct {
+	say   string
+	shell string // what a user would type
+	edits []manifests.Edit
+	want  func(*store.Record) bool
+}
+
+func demoScenes() []scene {
+	report := func(worker int, fence int64, result string) []manifests.Edit {
+		return []manifests.Edit{{Path: []any{"spec", "workers", worker, "complete"}, Value: manifests.Complete{Fence: fence, Result: result}}}
+	}
+	clock := func(to float64) []manifests.Edit {
+		return []manifests.Edit{{Path: []any{"spec", "clock"}, Value: to}}
+	}
+	return []scene{
+		{"A job is declared, with a clock of its own. The first worker gets it, under fence 1.",
+			"cat invoice-42.yaml", nil, func(r *store.Record) bool { return r.Fence == 1 }},
+		{"worker-a stalls. Just before its lease ends, nothing changes.",
+			"leasehold tick job/invoice-42 --to 129.5", clock(129.5), func(r *store.Record) bool { return r.Fence == 1 && r.Mark.Time == 129.5 }},
+		{"At 130 the lease has run out, and worker-b takes over, under fence 2.",
+			"leasehold tick job/invoice-42 --to 130", clock(130), func(r *store.Record) bool { return r.Fence == 2 }},
+		{"worker-a wakes up and reports its result. It knows nothing of worker-b, but its fence is stale.",
+			"leasehold complete job/invoice-42 --worker worker-a --fence 1 --result 'by a'", report(0, 1, "by a"),
+			func(r *store.Record) bool { return len(r.Reports) == 1 && !r.Done }},
+		{"worker-b finishes, with the fence that is current.",
+			"leasehold complete job/invoice-42 --worker worker-b --fence 2 --result 'by b'", report(1, 2, "by b"),
+			func(r *store.Record) bool { return r.Done }},
+	}
+}
+
+func demo(ctx context.Context, g *globals, keep bool) (err error) {
+	dir, err := os.MkdirTemp("", "leasehold-demo-")
+	if err != nil {
+		return err
+	}
+	if keep {
+		defer fmt.Fprintf(g.Out, "\nThe directory is %s; look around with leasehold get jobs --dir %[1]s\n", dir)
+	} else {
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	}
+	state := filepath.Join(dir, stateName)
+	if err := makeStateDir(state); err != nil {
+		return err
+	}
+	db, err := sqlite.Open(ctx, filepath.Join(state, databaseName), sqlite.Options{Actor: "controller"})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	log, err := newLogger("text", g.Out, 0)
+	if err != nil {
+		return err
+	}
+	source, err := controller.OpenDirectory(dir, controller.DirectoryOptions{StateDir: state, Database: db.Path(), Log: log})
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- controller.New(source, db, controller.Options{Log: log}).Run(ctx) }()
+
+	if err := source.Tree().Create("invoice-42.yaml", []byte(demoManifest)); err != nil {
+		return err
+	}
+	for i, s := range demoScenes() {
+		fmt.Fprintf(g.Out, "\n%d. %s\n   $ %s\n", i+1, s.say, s.shell)
+		if err := s.play(ctx, source.Tree(), db, ended); err != nil {
+			return err
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		return err
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "invoice-42.yaml"))
+	if err != nil {
+		return err
+	}
+	_, status, _ := strings.Cut(string(text), "\nstatus:\n")
+	fmt.Fprintf(g.Out, "\nThe result is worker-b's, and the manifest's status says what became of both:\n\nstatus:\n%s", status)
+	return nil
+}
+
+// play makes the edit and waits until the controller has decided and written what follows from it.
+func (s scene) play(ctx context.Context, tree *manifests.Tree, db *sqlite.DB, ended <-chan error) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	if s.edits != nil {
+		if _, err := change(ctx, tree, "invoice-42", func(*found) ([]manifests.Edit, error) { return s.edits, nil }); err != nil {
+			return err
+		}
+	}
+	changes := controller.Follow(ctx, tree, db.Path())
+	for {
+		ok, err := s.happened(ctx, tree, db)
+		if err != nil || ok {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the controller did not do what was expected: %w", context.Cause(ctx))
+		case err := <-ended:
+			return errors.Join(errors.New("the controller has ended"), err)
+		case <-changes:
+		}
+	}
+}
+
+// happened reports whether the store has what the scene wants, and the file shows it.
+func (s scene) happened(ctx context.Context, tree *manifests.Tree, db *sqlite.DB) (ok bool, err error) {
+	var hash string
+	if _, err = db.View(ctx, []string{"invoice-42"}, func(rs []*store.Record) error {
+		ok, hash = s.want(rs[0]), rs[0].SpecHash
+		return nil
+	}); err != nil || !ok {
+		return false, err
+	}
+	at, err := find(tree, "invoice-42")
+	if errors.Is(err, manifests.ErrBusy) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	d := at.Doc()
+	return d.Status != nil && d.Status.SpecHash == hash && d.Job.Spec.Hash() == hash, nil
+}
