@@ -85,7 +85,7 @@ func (c *checker) add(n *node, path, detail string) {
 
 func (c *checker) invalid(f field, detail string) {
 	shown := show(f.v)
-	if d := f.n.deref(); noun(f.v) == "a number" && d != nil && d.kind == scalarNode && d.value != "" {
+	if d := f.n.deref(); (noun(f.v) == "a number" || noun(f.v) == "a boolean") && d != nil && d.kind == scalarNode && d.value != "" {
 		shown = shorten(d.value) // as it is written
 	}
 	c.add(f.at(), f.path, "Invalid value: "+shown+": "+detail)

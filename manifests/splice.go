@@ -3,6 +3,7 @@ package manifests
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 	"unicode/utf8"
 )
@@ -64,7 +65,14 @@ func (e *editor) plan(n *node, path []any, value *node, block bool) error {
 				if len(n.kids) == 2 && i > 0 {
 					return e.plan(root, path[:i], &node{kind: mappingNode, style: flowStyle}, false)
 				}
-				return e.remove(n, k)
+				for k := range n.kids { // a duplicate would take its place
+					if c := n.kids[k].deref(); k%2 == 0 && c != nil && c.kind == scalarNode && c.value == p && !isMerge(c) {
+						if err := e.remove(n, k); err != nil {
+							return err
+						}
+					}
+				}
+				return nil
 			}
 			n = n.kids[k+1]
 		default:
@@ -94,6 +102,39 @@ func ownKey(n *node, key string) int {
 	return -1
 }
 
+// free makes sure that no alias elsewhere wants an anchor in what is about to go.
+func (e *editor) free(old *node) error {
+	anchors := map[*node]bool{}
+	var gather func(n *node)
+	gather = func(n *node) {
+		if n.anchor != "" {
+			anchors[n] = true
+		}
+		for _, kid := range n.kids {
+			gather(kid)
+		}
+	}
+	if gather(old); len(anchors) == 0 {
+		return nil
+	}
+	var used func(n *node) error
+	used = func(n *node) error {
+		switch {
+		case n == old:
+			return nil
+		case n.kind == aliasNode && anchors[n.alias]:
+			return fmt.Errorf("cannot be set: it holds the anchor &%s, which is used elsewhere", n.value)
+		}
+		for _, kid := range n.kids {
+			if err := used(kid); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return used(e.unit.root)
+}
+
 func (e *editor) lineStart(off int) int {
 	for off > 0 && !isBreak(e.data[off-1]) {
 		off--
@@ -116,9 +157,18 @@ func (e *editor) before(off int) (string, bool) {
 	return s, strings.Trim(s, " \t") == ""
 }
 
+// keyStart returns where the entry of a key begins: before the ? of an explicit key.
+func (e *editor) keyStart(off int) int {
+	s, _ := e.before(off)
+	if t := strings.TrimRight(s, " \t"); strings.HasSuffix(t, "?") {
+		return off - len(s) + len(t) - 1
+	}
+	return off
+}
+
 // indent returns the white space that brings a new key under the key at off.
 func (e *editor) indent(off int) string {
-	s, blank := e.before(off)
+	s, blank := e.before(e.keyStart(off))
 	if blank {
 		return s
 	}
@@ -196,9 +246,11 @@ func (e *editor) insert(n *node, key string, value *node, block, top bool) error
 			e.splice(hi, hi, e.eol+indent+text)
 		}
 	case 2: // before the last key
-		e.splice(lastKey.off, lastKey.off, text+e.eol+indent)
+		at := e.keyStart(lastKey.off)
+		e.splice(at, at, text+e.eol+indent)
 	case 3: // before the first
-		e.splice(first.off, first.off, text+e.eol+indent)
+		at := e.keyStart(first.off)
+		e.splice(at, at, text+e.eol+indent)
 	}
 	return nil
 }
@@ -206,6 +258,9 @@ func (e *editor) insert(n *node, key string, value *node, block, top bool) error
 // replace gives a key that is there another value.
 func (e *editor) replace(n *node, k int, value *node, block bool) error {
 	key, old := n.kids[k], n.kids[k+1]
+	if err := e.free(old); err != nil {
+		return err
+	}
 	if n.style == flowStyle {
 		return e.replaceFlow(n, k, value)
 	}
@@ -268,6 +323,9 @@ func (e *editor) keyComment(old *node, colon, end int) (comment string, own bool
 // remove deletes a key; the comment on its line stays.
 func (e *editor) remove(n *node, k int) error {
 	key, old := n.kids[k], n.kids[k+1]
+	if err := e.free(old); err != nil {
+		return err
+	}
 	if n.style == flowStyle {
 		return e.removeFlow(n, k)
 	}
@@ -282,18 +340,19 @@ func (e *editor) remove(n *node, k int) error {
 	}
 	comment, _ := e.keyComment(old, colon, end)
 	stop := e.comments(e.lineStop(end), len(e.indent(key.off))+1)
-	prefix, blank := e.before(key.off)
+	start := e.keyStart(key.off)
+	prefix, blank := e.before(start)
 	switch {
 	case !blank && k+2 < len(n.kids): // "- status: {}": the next key moves up
-		e.splice(key.off, n.kids[k+2].off, "")
+		e.splice(start, e.keyStart(n.kids[k+2].off), "")
 	case !blank:
 		return errors.New("cannot be removed: it is the only key")
 	case comment != "":
-		e.splice(key.off, stop, strings.TrimLeft(comment, " \t"))
+		e.splice(start, stop, strings.TrimLeft(comment, " \t"))
 	case stop < e.unit.hi:
-		e.splice(key.off-len(prefix), lineEnd(e.data, stop), "")
+		e.splice(start-len(prefix), lineEnd(e.data, stop), "")
 	default: // the last line has no break, and the line before it shall have none either
-		lo := key.off - len(prefix)
+		lo := start - len(prefix)
 		for i := 0; i < 2 && lo > e.unit.lo && isBreak(e.data[lo-1]); i++ {
 			lo--
 			if e.data[lo] == '\n' && lo > e.unit.lo && e.data[lo-1] == '\r' {
