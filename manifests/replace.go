@@ -53,7 +53,7 @@ type swap struct {
 	dir     *dir
 	temp    string
 	swapped bool
-	buried  bool // dir, place and files belong to a grave now
+	buried  bool // the temp belongs to a grave now
 }
 
 func (s *swap) run(next []byte) (Snapshot, error) {
@@ -174,16 +174,16 @@ func (s *swap) exchange() error {
 		return fmt.Errorf("%w: it is locked", ErrBusy)
 	}
 	// From here to the end an open for writing of the old file waits for us, and we see it waiting.
-	if s.old.lease() == leaseBusy {
+	if s.t.lease(s.old) == leaseBusy {
 		return fmt.Errorf("%w: it is open for writing", ErrBusy)
 	}
 	if err := s.unchanged(true); err != nil {
 		return err
 	}
-	if err := s.t.before("exchange", s.path); err != nil {
-		return err
+	err := s.t.before("exchange", s.path)
+	if err == nil {
+		err = s.dir.exchange(s.temp, s.at.dir, s.at.name)
 	}
-	err := s.dir.exchange(s.temp, s.at.dir, s.at.name)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return s.exchangeByLink()
 	}
@@ -216,17 +216,16 @@ func (s *swap) judge() error {
 		s.old = nil
 		return nil
 	}
-	put, gone, backErr := s.t.putBack(s.path, s.at, s.dir, s.temp, s.put)
+	back, backErr := s.t.putBack(s.path, s.at, s.dir, s.temp, s.put)
 	s.old.unlease()
 	if backErr != nil {
 		return errors.Join(err, backErr)
 	}
 	s.swapped = false
-	if !gone {
-		// Our own file was in the place for a moment: somebody may have opened it.
-		next, err := s.dir.open(s.temp)
-		if err == nil {
-			s.bury(next, s.put, put)
+	if !back.gone {
+		// It was in the place for a moment: somebody may have opened it.
+		if f, err := s.dir.open(s.temp); err == nil {
+			s.bury(f, back.out, back.stands)
 		}
 	}
 	return err
@@ -287,10 +286,8 @@ func (s *swap) end() {
 			f.close()
 		}
 	}
-	if !s.buried {
-		s.at.dir.close()
-		if s.dir != nil && s.dir != s.at.dir && s.dir != s.t.temp {
-			s.dir.close()
-		}
+	s.at.dir.close()
+	if s.dir != nil {
+		s.dir.close()
 	}
 }

@@ -28,7 +28,7 @@ func (i ident) is(o ident) bool {
 	return !o.busy && i.Size == o.Size && i.Mtime == o.Mtime && bytes.Equal(i.data, o.data)
 }
 
-func identify(d *dir, name string) (ident, error) {
+func (t *Tree) identify(d *dir, name string) (ident, error) {
 	m, err := d.stat(name)
 	if err != nil {
 		return ident{}, err
@@ -42,7 +42,7 @@ func identify(d *dir, name string) (ident, error) {
 		return id, nil // not readable: its inode has to do
 	}
 	defer f.close()
-	id.busy = f.lease() == leaseBusy
+	id.busy = t.lease(f) == leaseBusy
 	defer f.unlease()
 	id.data, err = f.read(m.Size)
 	return id, err
@@ -50,18 +50,18 @@ func identify(d *dir, name string) (ident, error) {
 
 // putBack brings the file that was displaced to a temp name into its place again, where put stands,
 // which is ours. If what comes out is not put in the state that we know, then it is a newer save,
-// and goes back in turn, until what comes out is what we put in. It returns what stands in the
-// place; gone means that nothing is left under the temp name.
-func (t *Tree) putBack(path string, at place, d *dir, temp string, put ident) (_ ident, gone bool, err error) {
+// and goes back in turn, until what comes out is what we put in. A save by rename that was overtaken
+// by one into our file, which did not know it, is kept aside.
+func (t *Tree) putBack(path string, at place, d *dir, temp string, put ident) (outcome, error) {
+	edited := false
 	for {
-		item, err := identify(d, temp)
+		item, err := t.identify(d, temp)
 		if err != nil {
-			return put, false, err
+			return outcome{}, err
 		}
-		if err := t.before("back", path); err != nil {
-			return put, false, err
+		if err = t.before("back", path); err == nil {
+			err = d.exchange(temp, at.dir, at.name)
 		}
-		err = d.exchange(temp, at.dir, at.name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			// Moved aside or removed just now. No bytes may be lost, so the place is filled again.
@@ -69,38 +69,55 @@ func (t *Tree) putBack(path string, at place, d *dir, temp string, put ident) (_
 			if errors.Is(err, fs.ErrExist) {
 				continue
 			}
-			return item, err == nil, err
+			return outcome{stands: item, gone: true}, err
 		case errors.Is(err, errors.ErrUnsupported):
 			return t.putBackByRename(at, d, temp, put, item)
 		case err != nil:
-			return put, false, err
+			return outcome{}, err
 		}
-		out, err := identify(d, temp)
+		out, err := t.identify(d, temp)
 		if err != nil {
-			return item, false, err
+			return outcome{}, err
 		}
 		if put.is(out) {
-			return item, false, nil
+			if edited {
+				t.report(path, t.keep(at, d, temp))
+			}
+			return outcome{stands: item, out: out, gone: edited}, nil
 		}
+		edited = put.same(out.meta)
 		put = item
 	}
 }
 
+func (t *Tree) report(path string, err error) {
+	if t.Restored != nil {
+		t.Restored(path, err)
+	}
+}
+
+// outcome is what putting back came to.
+type outcome struct {
+	stands ident // in the place
+	out    ident // under the temp name, to be removed
+	gone   bool  // nothing is left under the temp name
+}
+
 // putBackByRename is for systems that cannot swap: a save in the instant between look and rename
 // is lost there.
-func (t *Tree) putBackByRename(at place, d *dir, temp string, put, item ident) (ident, bool, error) {
-	now, err := identify(at.dir, at.name)
+func (t *Tree) putBackByRename(at place, d *dir, temp string, put, item ident) (outcome, error) {
+	now, err := t.identify(at.dir, at.name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		err = d.renameNew(temp, at.dir, at.name)
-		return item, err == nil, err
+		return outcome{stands: item, gone: true}, err
 	case err != nil:
-		return put, false, err
+		return outcome{}, err
 	case !put.is(now):
-		return now, true, t.keep(at, d, temp)
+		return outcome{stands: now, gone: true}, t.keep(at, d, temp)
 	}
 	err = d.rename(temp, at.dir, at.name)
-	return item, err == nil, err
+	return outcome{stands: item, gone: true}, err
 }
 
 // keep moves a displaced file with bytes that nobody has read aside, for the user to look at.

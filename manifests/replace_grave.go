@@ -37,8 +37,9 @@ type graves struct {
 // bury keeps the file under the temp name for a while. It takes over f, the place and the temp.
 // graves.mu is held.
 func (s *swap) bury(f *file, was, put ident) {
-	g := &grave{path: s.path, at: s.at, dir: s.dir, temp: s.temp, file: f, was: was, put: put, since: s.t.now()}
-	f.lease()
+	g := &grave{path: s.path, at: s.at, dir: s.dir.hold(), temp: s.temp, file: f, was: was, put: put, since: s.t.now()}
+	g.at.dir.hold()
+	s.t.lease(f)
 	s.buried = true
 	gs := &s.t.graves
 	gs.list = append(gs.list, g)
@@ -82,8 +83,11 @@ func (t *Tree) openGraves(all bool) error {
 	var errs []error
 	var rest []*grave
 	for _, g := range t.graves.list {
-		due := all || t.now().Sub(g.since) >= graveTime
-		done, err := t.lookInto(g, due)
+		due := all || t.now().Sub(g.since) >= t.graveTime
+		done, late, err := t.lookInto(g, due)
+		if late {
+			t.report(g.path, err)
+		}
 		errs = append(errs, err)
 		if !done {
 			rest = append(rest, g)
@@ -91,48 +95,43 @@ func (t *Tree) openGraves(all bool) error {
 		}
 		g.file.close()
 		g.at.dir.close()
-		if g.dir != g.at.dir && g.dir != t.temp {
-			g.dir.close()
-		}
+		g.dir.close()
 	}
 	t.graves.list = rest
 	return errors.Join(errs...)
 }
 
-func (t *Tree) lookInto(g *grave, due bool) (done bool, err error) {
-	if !g.disturbed(due) {
+func (t *Tree) lookInto(g *grave, due bool) (done, late bool, err error) {
+	if !t.disturbed(g, due) {
 		if !due {
-			return false, nil
+			return false, false, nil
 		}
 		if err := t.before("unlink", g.path); err != nil {
-			return true, err
+			return true, false, err
 		}
-		return true, g.dir.remove(g.temp)
+		return true, false, g.dir.remove(g.temp)
 	}
-	now, err := identify(g.at.dir, g.at.name)
+	now, err := t.identify(g.at.dir, g.at.name)
 	if err == nil && !g.put.is(now) {
-		return true, t.keep(g.at, g.dir, g.temp)
+		return true, true, t.keep(g.at, g.dir, g.temp)
 	}
 	// The place is empty or holds what we put there: the late save is newer.
-	_, gone, err := t.putBack(g.path, g.at, g.dir, g.temp, g.put)
+	back, err := t.putBack(g.path, g.at, g.dir, g.temp, g.put)
 	if err != nil {
-		return true, err
+		return true, true, err
 	}
-	if !gone {
+	if !back.gone {
 		err = g.dir.remove(g.temp)
 	}
-	if t.Restored != nil {
-		t.Restored(g.path)
-	}
-	return true, errors.Join(err, g.at.dir.sync())
+	return true, true, errors.Join(err, g.at.dir.sync())
 }
 
 // disturbed tells whether somebody wrote to the buried file, or is about to.
-func (g *grave) disturbed(closely bool) bool {
+func (t *Tree) disturbed(g *grave, closely bool) bool {
 	if g.file.leased && g.file.wanted() {
 		return true
 	}
-	if !g.file.leased && g.file.lease() == leaseBusy {
+	if !g.file.leased && t.lease(g.file) == leaseBusy {
 		return true
 	}
 	m, err := g.file.stat()

@@ -75,15 +75,18 @@ type Tree struct {
 	// Now is the clock that tells how long a file has been at rest; time.Now unless set.
 	Now func() time.Time
 	// Restored, where set, is told when a save that arrived late was put back into its place
-	// after Replace had returned. It must not call the Tree.
-	Restored func(path string)
+	// after Replace had returned, or err says why it could not be. It must not call the Tree.
+	Restored func(path string, err error)
+
+	noLease   bool          // tests do without
+	graveTime time.Duration // graveTime unless tests are in a hurry
 }
 
 // OpenTree opens the directory dir. Temporary files are made in tempDir if that is on the same
 // file system and may be written, else (or if it is "") beside the file that is written, under
 // the name .NAME.leasehold-tmp-…. The error is the one of opening dir.
 func OpenTree(dir, tempDir string) (*Tree, error) {
-	t := &Tree{name: dir}
+	t := &Tree{name: dir, graveTime: graveTime}
 	if err := t.Reopen(); err != nil {
 		return nil, err
 	}
@@ -147,6 +150,13 @@ func (t *Tree) now() time.Time {
 		return t.Now()
 	}
 	return time.Now()
+}
+
+func (t *Tree) lease(f *file) leaseState {
+	if t.noLease {
+		return leaseUnknown
+	}
+	return f.lease()
 }
 
 func (t *Tree) before(step, path string) error {
@@ -272,7 +282,7 @@ func (t *Tree) Read(path string, limit int64) (Snapshot, error) {
 }
 
 func (t *Tree) readFile(f *file, limit int64) (Snapshot, error) {
-	quiet := f.lease()
+	quiet := t.lease(f)
 	if quiet == leaseBusy {
 		return Snapshot{}, fmt.Errorf("%w: it is open for writing", ErrBusy)
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -29,9 +30,12 @@ func metaOf(fi fs.FileInfo) meta {
 }
 
 // dir is an open directory.
-type dir struct{ r *os.Root }
+type dir struct {
+	r    *os.Root
+	held atomic.Int32 // how many others close it too
+}
 
-func rootIdentity(r *os.Root) (Sig, error) { return (&dir{r}).identity() }
+func rootIdentity(r *os.Root) (Sig, error) { return (&dir{r: r}).identity() }
 
 func (t *Tree) openDir(path string) (*dir, error) {
 	t.mu.RLock()
@@ -40,13 +44,23 @@ func (t *Tree) openDir(path string) (*dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &dir{r}, nil
+	return &dir{r: r}, nil
 }
 
 // openTempDir: a rename from one root to another is not to be had, so temps lie beside the file.
 func openTempDir(path string) *dir { return nil }
 
-func (d *dir) close() { d.r.Close() }
+// hold makes one more close necessary.
+func (d *dir) hold() *dir {
+	d.held.Add(1)
+	return d
+}
+
+func (d *dir) close() {
+	if d.held.Add(-1) < 0 {
+		d.r.Close()
+	}
+}
 
 func (d *dir) identity() (Sig, error) {
 	fi, err := d.r.Stat(".")

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -49,14 +50,17 @@ func metaOf(st *unix.Stat_t) meta {
 
 // dir is an open directory. Names given to it have no slash and are never followed, so that
 // nothing leaves it; the way to it was found by os.Root.
-type dir struct{ f *os.File }
+type dir struct {
+	f    *os.File
+	held atomic.Int32 // how many others close it too
+}
 
 func rootIdentity(r *os.Root) (Sig, error) {
 	f, err := r.OpenFile(".", os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return Sig{}, err
 	}
-	d := &dir{f}
+	d := &dir{f: f}
 	defer d.close()
 	id, err := d.identity()
 	return id, err
@@ -69,7 +73,7 @@ func (t *Tree) openDir(path string) (*dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &dir{f}, nil
+	return &dir{f: f}, nil
 }
 
 func openTempDir(path string) *dir {
@@ -77,12 +81,22 @@ func openTempDir(path string) *dir {
 	if err != nil {
 		return nil
 	}
-	return &dir{f}
+	return &dir{f: f}
 }
 
 func (d *dir) fd() int { return int(d.f.Fd()) }
 
-func (d *dir) close() { d.f.Close() }
+// hold makes one more close necessary.
+func (d *dir) hold() *dir {
+	d.held.Add(1)
+	return d
+}
+
+func (d *dir) close() {
+	if d.held.Add(-1) < 0 {
+		d.f.Close()
+	}
+}
 
 // identity is the directory's device and inode.
 func (d *dir) identity() (Sig, error) {
