@@ -7,6 +7,7 @@ func (r *Record) Clone() *Record {
 	c.events = nil
 	c.Result = clonePtr(r.Result)
 	c.Memory = r.Memory.Clone()
+	c.Mark, c.Restore = clonePtr(r.Mark), clonePtr(r.Restore)
 	return &c
 }
 
