@@ -250,3 +250,23 @@ type Entry = scanEntry
 // Scan lists the manifests of a directory in path order, without reading them. The error is the one
 // of the directory itself; any other is in its entry.
 func Scan(t *manifests.Tree) ([]Entry, error) { return scan(t) }
+
+// Signals tells, until ctx is done, that manifests of the tree or the database may have changed;
+// what happens while nobody receives is one signal. An error says that something cannot be watched:
+// then a signal comes every few seconds.
+func Signals(ctx context.Context, t *manifests.Tree, database string) <-chan error {
+	w := newWatcher(t)
+	w.Also(database)
+	go w.Run(ctx)
+	signals := make(chan error)
+	go func() {
+		defer close(signals)
+		for c := range w.Changes() {
+			select {
+			case signals <- c.Err:
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return signals
+}

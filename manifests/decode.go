@@ -41,6 +41,8 @@ type Doc struct {
 	Status *JobStatus
 	// Clock is spec.clock where it can be read and is valid, whether the document is accepted or not.
 	Clock *float64
+	// Object is the object as it stands in the file, where that can be parsed: for showing it.
+	Object map[string]any
 	// Line is the document's first line, its comments not counted.
 	Line int
 
@@ -229,6 +231,7 @@ func (d *Doc) decode(path string, data []byte, whole any) {
 		}
 	}
 	obj, _ := v.(map[string]any)
+	d.Object = obj
 	meta, _ := obj["metadata"].(map[string]any)
 	d.Name, _ = meta["name"].(string)
 	namespace, isText := meta["namespace"].(string)
