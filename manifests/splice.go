@@ -234,16 +234,15 @@ func (e *editor) insert(n *node, key string, value *node, block, top bool) error
 		} else if top {
 			stop = e.comments(stop, len(indent))
 		}
-		e.splice(stop, stop, e.eol+indent+text)
+		e.line(stop, indent+text)
 	case 1: // behind blank lines that may belong to the last value
 		if !whole {
 			return errors.New("cannot be set: no place for it")
 		}
-		hi := e.unit.hi
-		if hi > 0 && isBreak(e.data[hi-1]) {
+		if hi := e.unit.hi; hi > 0 && isBreak(e.data[hi-1]) {
 			e.splice(hi, hi, indent+text+e.eol)
 		} else {
-			e.splice(hi, hi, e.eol+indent+text)
+			e.line(hi, indent+text)
 		}
 	case 2: // before the last key
 		at := e.keyStart(lastKey.off)
@@ -253,6 +252,16 @@ func (e *editor) insert(n *node, key string, value *node, block, top bool) error
 		e.splice(at, at, text+e.eol+indent)
 	}
 	return nil
+}
+
+// line puts lines behind the one whose break, if it has one, is at stop.
+func (e *editor) line(stop int, text string) {
+	if stop < e.unit.hi {
+		at := min(lineEnd(e.data, stop), e.unit.hi)
+		e.splice(at, at, text+e.eol)
+	} else {
+		e.splice(stop, stop, e.eol+text)
+	}
 }
 
 // replace gives a key that is there another value.
