@@ -30,8 +30,11 @@ func (t *Tree) Replace(path string, old Snapshot, next []byte) (Snapshot, error)
 	snap, err := s.run(next)
 	s.end()
 	if err != nil {
-		if isDenied(err) && !errors.Is(err, ErrNotWritable) {
+		switch {
+		case isDenied(err) && !errors.Is(err, ErrNotWritable):
 			err = fmt.Errorf("%w: %w", ErrNotWritable, err)
+		case errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrChanged):
+			err = fmt.Errorf("%w: %w", ErrChanged, err)
 		}
 		return Snapshot{}, fmt.Errorf("%s: %w", path, err)
 	}
@@ -186,9 +189,6 @@ func (s *swap) exchange() error {
 	}
 	if errors.Is(err, errors.ErrUnsupported) {
 		return s.exchangeByLink()
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: %w", ErrChanged, err)
 	}
 	if err != nil {
 		return err

@@ -144,7 +144,7 @@ func (s *swap) exchangeByLink() error {
 	aside := swapName(s.stem(), s.was.Data, s.put.data)
 	if err := s.at.dir.link(s.at.name, s.dir, aside); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%w: %w", ErrChanged, err)
+			return err
 		}
 		return fmt.Errorf("%w: the file system neither swaps names nor links: %w", ErrNotWritable, err)
 	}
