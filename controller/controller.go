@@ -272,10 +272,10 @@ func (c *Controller) stored(ctx context.Context) {
 	case errors.Is(err, store.ErrLost):
 		c.fail(err)
 	case err != nil:
-		c.diary.state("store", "reading the store's changes: "+err.Error())
+		c.diary.state(slog.LevelWarn, "store", "reading the store's changes: "+err.Error())
 		return
 	}
-	c.diary.state("store", "")
+	c.diary.state(slog.LevelWarn, "store", "")
 	keys := c.index.keysOf(ids)
 	if all {
 		keys = c.index.all()
@@ -312,11 +312,11 @@ func (c *Controller) next(ctx context.Context) bool {
 	}
 	c.finish(key, asked, p, err)
 	if err != nil {
-		c.diary.state(key, err.Error(), slog.String("file", key))
+		c.diary.state(slog.LevelWarn, key, err.Error(), slog.String("file", key))
 		c.queue.AddRateLimited(key)
 		return true
 	}
-	c.diary.state(key, "")
+	c.diary.state(slog.LevelWarn, key, "")
 	c.queue.Forget(key)
 	if p.after >= 0 {
 		c.queue.AddAfter(key, max(p.after, time.Millisecond))
@@ -369,7 +369,7 @@ func (c *Controller) reconcile(ctx context.Context, key string) (pass, error) {
 	case errors.Is(err, manifests.ErrNotRegular), errors.Is(err, manifests.ErrOutside):
 		// What stands there is no manifest, and stays so until an event tells otherwise. Its jobs
 		// are frozen.
-		c.diary.state(key+" errors", err.Error(), slog.String("file", key))
+		c.diary.state(slog.LevelWarn, key+" errors", err.Error(), slog.String("file", key))
 		c.refuse(key, 1)
 		return pass{after: never}, nil
 	case err != nil:
@@ -481,7 +481,7 @@ func (c *Controller) report(m *Manifest, subjects []subject) {
 			add(&manifests.Error{Line: d.Line, Field: "metadata.name", Detail: subjects[i].problem})
 		}
 	}
-	c.diary.state(m.Key+" errors", strings.Join(lines, "\n"), slog.String("file", m.Shown))
+	c.diary.state(slog.LevelWarn, m.Key+" errors", strings.Join(lines, "\n"), slog.String("file", m.Shown))
 	c.refuse(m.Key, refused)
 }
 
@@ -499,9 +499,9 @@ func (c *Controller) refuse(key string, documents int) {
 // second.
 func (c *Controller) subjects(m *Manifest) (all []subject, wait time.Duration) {
 	wait = never
-	system := seconds(c.opt.Now())
+	wall := seconds(c.opt.Now())
 	for i, d := range m.File.Docs {
-		s := subject{job: d.Job, shown: d.Status, clock: d.Clock, system: system}
+		s := subject{job: d.Job, shown: d.Status, clock: d.Clock, wall: wall}
 		if d.Job == nil {
 			s.problem = problem(d)
 		}
@@ -521,8 +521,12 @@ func (c *Controller) subjects(m *Manifest) (all []subject, wait time.Duration) {
 	return all, wait
 }
 
+// problem says why a document is not accepted, for its status. It names no line: writing the status
+// moves them.
 func problem(d *manifests.Doc) string {
-	text := d.Errors[0].Error()
+	first := *d.Errors[0]
+	first.Path, first.Line, first.Col = "", 0, 0
+	text := first.Error()
 	if n := len(d.Errors) - 1; n > 0 {
 		text += fmt.Sprintf(" (and %d more)", n)
 	}

@@ -21,46 +21,48 @@ type line struct {
 // narrate tells what a decision did to a job, in the order in which it happened.
 func narrate(before, after *store.Record, events []store.Event) []line {
 	var lines []line
-	say := func(level slog.Level, e store.Event, format string, args ...any) {
-		lines = append(lines, line{level, fmt.Sprintf(format, args...), attributes(e)})
-	}
-	owner, until := before.Owner, before.Until
+	system := after.Mark != nil && after.Mark.System
+	is := store.Verdict{Owner: before.Owner, Fence: before.Fence, Until: before.Until} // as of each event
 	for _, e := range events {
-		switch {
-		case e.Reason != "":
-			say(slog.LevelWarn, e, "%s's %s with fence %d was refused: %s", e.Owner, e.Verb, e.Fence, e.Reason)
-		case e.Verb == "enqueued":
-			say(slog.LevelDebug, e, "enqueued")
-		case e.Verb == "claimed" && owner == "":
-			say(slog.LevelInfo, e, "%s took it, fence %d until %s", e.Owner, e.Fence, number(e.Until))
-		case e.Verb == "claimed" && owner == e.Owner:
-			say(slog.LevelInfo, e, "%s took it again, fence %d until %s; it let its lease run out at %s",
-				e.Owner, e.Fence, number(e.Until), number(until))
-		case e.Verb == "claimed":
-			say(slog.LevelInfo, e, "%s took over, fence %d until %s; %s let its lease run out at %s",
-				e.Owner, e.Fence, number(e.Until), owner, number(until))
-		case e.Verb == "renewed":
-			say(slog.LevelInfo, e, "%s renewed fence %d until %s", e.Owner, e.Fence, number(e.Until))
-		case e.Verb == "completed":
-			say(slog.LevelInfo, e, "%s completed it with fence %d", e.Owner, e.Fence)
-		case e.Verb == "released" && e.Message != "":
-			say(slog.LevelWarn, e, "%s lost fence %d: %s", e.Owner, e.Fence, e.Message)
-		case e.Verb == "released":
-			say(slog.LevelInfo, e, "%s released fence %d", e.Owner, e.Fence)
-		case e.Verb == "jumped":
-			say(slog.LevelWarn, e, "fences go on above %d: %s", e.Fence, e.Message)
-		default:
-			say(slog.LevelInfo, e, "%s", e.Verb)
+		say := func(level slog.Level, format string, args ...any) {
+			lines = append(lines, line{level, fmt.Sprintf(format, args...), attributes(e)})
+		}
+		until := moment(e.Until, system)
+		if e.Reason != "" {
+			is.Reason = e.Reason
+			say(slog.LevelWarn, "%s's %s with fence %d was refused: %s: %s", e.Owner, e.Verb, e.Fence, e.Reason, Explain(is, system))
+			continue
 		}
 		switch e.Verb {
-		case "claimed", "renewed":
-			if e.Reason == "" {
-				owner, until = e.Owner, e.Until
+		case "enqueued":
+			say(slog.LevelDebug, "enqueued")
+		case "claimed":
+			switch ended := moment(is.Until, system); is.Owner {
+			case "":
+				say(slog.LevelInfo, "%s took it, fence %d until %s", e.Owner, e.Fence, until)
+			case e.Owner:
+				say(slog.LevelInfo, "%s took it again, fence %d until %s; it let its lease run out at %s", e.Owner, e.Fence, until, ended)
+			default:
+				say(slog.LevelInfo, "%s took over, fence %d until %s; %s let its lease run out at %s", e.Owner, e.Fence, until, is.Owner, ended)
 			}
-		case "released", "jumped":
-			if e.Reason == "" {
-				owner, until = "", 0
+			is.Owner, is.Fence, is.Until = e.Owner, e.Fence, e.Until
+		case "renewed":
+			say(slog.LevelInfo, "%s renewed fence %d until %s", e.Owner, e.Fence, until)
+			is.Until = e.Until
+		case "completed":
+			say(slog.LevelInfo, "%s completed it with fence %d", e.Owner, e.Fence)
+		case "released":
+			if e.Message != "" {
+				say(slog.LevelWarn, "%s lost fence %d: %s", e.Owner, e.Fence, e.Message)
+			} else {
+				say(slog.LevelInfo, "%s released fence %d", e.Owner, e.Fence)
 			}
+			is.Owner, is.Until = "", 0
+		case "jumped":
+			say(slog.LevelWarn, "fences go on above %d: %s", e.Fence, e.Message)
+			is.Owner, is.Fence, is.Until = "", e.Fence, 0
+		default:
+			say(slog.LevelInfo, "%s", e.Verb)
 		}
 	}
 	return lines
@@ -84,9 +86,11 @@ func attributes(e store.Event) []slog.Attr {
 	return attrs
 }
 
-// told are the conditions whose change is told in the log beside the decisions.
-var told = []string{manifests.ConditionAccepted, manifests.ConditionFailed,
-	manifests.ConditionClockRegressed, manifests.ConditionRestoreNeeded}
+// told are the conditions that are told in the log while they hold, beside the decisions.
+var told = []string{manifests.ConditionFailed, manifests.ConditionClockRegressed, manifests.ConditionRestoreNeeded}
+
+// waitingReasons are those for which an open job waits that no other line tells.
+var waitingReasons = []string{"Suspended", "NoCandidate", "FenceExhausted", "Held"}
 
 // diary writes decisions to the log, and folds what repeats: leases that go round because no worker
 // is alive, and conditions and faults that last.
@@ -112,12 +116,19 @@ func (d *diary) decision(id string, workers int, before, after *store.Record, ev
 	for _, kind := range told {
 		text := ""
 		for _, c := range status.Conditions {
-			if c.Type == kind && (c.Status == "True") != (kind == manifests.ConditionAccepted) {
+			if c.Type == kind && c.Status == "True" {
 				text = c.Message
 			}
 		}
-		d.state(id+"/"+kind, text, slog.String("job", id), slog.String("condition", kind))
+		d.state(slog.LevelWarn, id+" "+kind, text, slog.String("job", id), slog.String("condition", kind))
 	}
+	waits := ""
+	for _, c := range status.Conditions {
+		if c.Type == manifests.ConditionLeased && c.Status == "False" && slices.Contains(waitingReasons, c.Reason) {
+			waits = "waits: " + c.Message
+		}
+	}
+	d.state(slog.LevelInfo, id+" waits", waits, slog.String("job", id))
 }
 
 // quiet reports whether a claim is one of many that go round unanswered: from the second round on,
@@ -140,7 +151,7 @@ func (d *diary) quiet(id string, workers int, l line) bool {
 }
 
 // state tells a lasting state once, when it begins or changes. An empty text ends it silently.
-func (d *diary) state(what, text string, attrs ...slog.Attr) {
+func (d *diary) state(level slog.Level, what, text string, attrs ...slog.Attr) {
 	d.mu.Lock()
 	same := d.states[what] == text
 	if text == "" {
@@ -150,6 +161,6 @@ func (d *diary) state(what, text string, attrs ...slog.Attr) {
 	}
 	d.mu.Unlock()
 	if !same && text != "" {
-		d.log.LogAttrs(context.Background(), slog.LevelWarn, text, attrs...)
+		d.log.LogAttrs(context.Background(), level, text, attrs...)
 	}
 }

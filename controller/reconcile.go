@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -23,7 +24,7 @@ type subject struct {
 	problem string         // why it is not accepted
 	shown   *manifests.JobStatus
 	clock   *float64 // spec.clock, where it can be read
-	system  float64  // the system clock, Unix seconds in whole milliseconds
+	wall    float64  // the system clock, Unix seconds in whole milliseconds
 	// first says that this process has not decided for the job before, so that what its status
 	// names may be later than the store.
 	first bool
@@ -132,13 +133,13 @@ func (s subject) reading() store.Reading {
 	if s.job.Spec.Clock != nil {
 		return store.Reading{Time: *s.job.Spec.Clock}
 	}
-	return store.Reading{Time: s.system, System: true}
+	return store.Reading{Time: s.wall, System: true}
 }
 
 // frozen is the outcome for a document that is not accepted: nothing is decided, and a running
 // lease goes on.
 func (s subject) frozen(r *store.Record) outcome {
-	v := view{subject: s, Record: r, ok: true, now: s.system}
+	v := view{subject: s, Record: r, ok: true, now: s.wall}
 	switch {
 	case r.Mark != nil && !r.Mark.System:
 		v.now = r.Mark.Time
@@ -155,7 +156,7 @@ func (s subject) frozen(r *store.Record) outcome {
 // aside is the status of a document that stands for no job of its own: one without an id, or whose
 // id belongs to another document. It holds conditions only.
 func (s subject) aside(reason, message string) *manifests.JobStatus {
-	v := view{subject: s, Record: &store.Record{}, ok: true, now: s.system}
+	v := view{subject: s, Record: &store.Record{}, ok: true, now: s.wall}
 	if s.clock != nil {
 		v.now = *s.clock
 	}
@@ -216,7 +217,7 @@ func (v *view) assign() error {
 		return nil
 	}
 	if v.Until > v.now { // a foreign program's row: until without an owner
-		v.waiting = waiting{"Held", "the store's row is held by nobody until " + number(v.Until)}
+		v.waiting = waiting{"Held", "the store's row is held by nobody until " + v.moment(v.Until)}
 		return nil
 	}
 	_, err := v.Claim(worker, v.now, spec.TTL)
@@ -292,7 +293,7 @@ func (v *view) status() *manifests.JobStatus {
 		}
 	}
 	for _, p := range v.Reports {
-		s.Workers = append(s.Workers, workerStatus(p))
+		s.Workers = append(s.Workers, workerStatus(p, v.system()))
 	}
 	for _, c := range v.conditions() {
 		c.LastTransitionTime = clockTime(v.since(c))
@@ -309,7 +310,7 @@ func (v *view) conditions() []manifests.Condition {
 		cs = append(cs, condition(kind, status, reason, message))
 	}
 	if v.job != nil {
-		add(manifests.ConditionAccepted, true, "Accepted", v.note)
+		add(manifests.ConditionAccepted, true, "Accepted", cmp.Or(v.note, "the manifest is valid"))
 	} else {
 		add(manifests.ConditionAccepted, false, "Invalid", v.problem)
 	}
@@ -321,12 +322,12 @@ func (v *view) conditions() []manifests.Condition {
 		add(manifests.ConditionLeased, false, "Complete", "the job is complete")
 	case v.Leased(v.now):
 		add(manifests.ConditionLeased, true, "Claimed",
-			fmt.Sprintf("%s holds fence %d until %s", v.Owner, v.Fence, number(v.Until)))
+			fmt.Sprintf("%s holds fence %d until %s", v.Owner, v.Fence, v.moment(v.Until)))
 	case v.waiting.reason != "":
 		add(manifests.ConditionLeased, false, v.waiting.reason, v.waiting.message)
 	case v.Owner != "":
 		add(manifests.ConditionLeased, false, "Expired",
-			fmt.Sprintf("%s let fence %d run out at %s", v.Owner, v.Fence, number(v.Until)))
+			fmt.Sprintf("%s let fence %d run out at %s", v.Owner, v.Fence, v.moment(v.Until)))
 	default:
 		add(manifests.ConditionLeased, false, "Waiting", "no lease is running")
 	}
@@ -358,7 +359,7 @@ func (v *view) failure() string {
 func (v *view) regression() string {
 	if v.Mark.System {
 		return fmt.Sprintf("the system clock is behind %s, which has already decided; waiting until it catches up",
-			clockTime(v.Mark.Time).UTC().Format(time.RFC3339))
+			v.moment(v.Mark.Time))
 	}
 	clock := number(*v.job.Spec.Clock)
 	return fmt.Sprintf("spec.clock %s is behind %s, which has already decided; set it to %[2]s or more, or run "+
@@ -401,7 +402,7 @@ func condition(kind string, status bool, reason, message string) manifests.Condi
 	return c
 }
 
-func workerStatus(p store.Report) manifests.WorkerStatus {
+func workerStatus(p store.Report, system bool) manifests.WorkerStatus {
 	w := manifests.WorkerStatus{Name: p.Worker, Report: string(p.Verb), Fence: p.Fence, Verdict: "Accepted"}
 	if p.Verb == store.VerbRenew {
 		t := p.Time
@@ -411,13 +412,15 @@ func workerStatus(p store.Report) manifests.WorkerStatus {
 	case p.Superseded:
 		w.Verdict, w.Message = "Superseded", "a heartbeat of this time or a later one was judged before"
 	case !p.Verdict.OK():
-		w.Verdict, w.Reason, w.Message = "Refused", string(p.Verdict.Reason), Explain(p.Verdict)
+		w.Verdict, w.Reason, w.Message = "Refused", string(p.Verdict.Reason), Explain(p.Verdict, system)
 	}
 	return w
 }
 
-// Explain says what is current, to somebody who was refused.
-func Explain(v store.Verdict) string {
+// Explain says what is current, to somebody who was refused. system says that the job goes by the
+// system clock.
+func Explain(v store.Verdict, system bool) string {
+	until := moment(v.Until, system)
 	switch {
 	case v.Reason == store.Done:
 		return fmt.Sprintf("the job was completed by %s with fence %d", v.Owner, v.Fence)
@@ -426,9 +429,9 @@ func Explain(v store.Verdict) string {
 	case v.Owner == "":
 		return fmt.Sprintf("the current fence is %d, held by nobody", v.Fence)
 	case v.Reason == store.Expired:
-		return fmt.Sprintf("the lease of fence %d ran out at %s", v.Fence, number(v.Until))
+		return fmt.Sprintf("the lease of fence %d ran out at %s", v.Fence, until)
 	}
-	return fmt.Sprintf("the current fence is %d, held by %s until %s", v.Fence, v.Owner, number(v.Until))
+	return fmt.Sprintf("the current fence is %d, held by %s until %s", v.Fence, v.Owner, until)
 }
 
 // sameStatus reports whether next need not be written where shown stands. A newer revision or
@@ -497,6 +500,19 @@ func parseStamp(s string) (store.Stamp, bool) {
 // clockTime is the time that a clock reading stands for in a condition.
 func clockTime(clock float64) metav1.Time {
 	return metav1.NewTime(time.Unix(int64(math.Floor(clock)), 0).UTC())
+}
+
+// system reports whether the job goes by the system clock.
+func (v *view) system() bool { return v.Mark != nil && v.Mark.System }
+
+func (v *view) moment(clock float64) string { return moment(clock, v.system()) }
+
+// moment prints a clock reading: that of the system clock as a time.
+func moment(clock float64, system bool) string {
+	if !system || clock <= 0 || clock >= manifests.MaxClock {
+		return number(clock)
+	}
+	return time.UnixMilli(int64(math.Round(clock * 1000))).UTC().Format("2006-01-02T15:04:05.999Z")
 }
 
 // number prints a clock reading without an exponent.

@@ -58,7 +58,7 @@ func newBench(t *testing.T) *bench {
 
 func (b *bench) step(j *manifests.Job) *manifests.JobStatus {
 	b.t.Helper()
-	o, err := decide(&b.r, subject{job: j, shown: b.shown, system: b.system, first: b.first, problem: "jobs/a.yaml:7: no"})
+	o, err := decide(&b.r, subject{job: j, shown: b.shown, wall: b.system, first: b.first, problem: "jobs/a.yaml:7: no"})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -356,7 +356,7 @@ func TestDecideProperties(t *testing.T) {
 					j.Spec.Workers[i].Release = &manifests.Release{Fence: f}
 				}
 			}
-			s := subject{job: j, shown: shown, system: system}
+			s := subject{job: j, shown: shown, wall: system}
 			o, err := decide(&r, s)
 			if err != nil {
 				t.Fatal(err)

@@ -226,7 +226,7 @@ func (r *reporting) report(ctx context.Context, name string, p store.Report, whe
 			fmt.Fprintf(r.g.Out, "%s refused: Superseded: a heartbeat of time %s or later was judged before\n", what, number(q.Time))
 			return &exitError{code: exitRefused}
 		case !q.Verdict.OK():
-			fmt.Fprintf(r.g.Out, "%s refused: %s: %s\n", what, q.Verdict.Reason, controller.Explain(q.Verdict))
+			fmt.Fprintf(r.g.Out, "%s refused: %s: %s\n", what, q.Verdict.Reason, controller.Explain(q.Verdict, rec.Mark != nil && rec.Mark.System))
 			return &exitError{code: exitRefused}
 		}
 		fmt.Fprintf(r.g.Out, "%s accepted\n", what)
