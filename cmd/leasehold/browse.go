@@ -1,0 +1,247 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"leasehold.dev/leasehold/controller"
+	"leasehold.dev/leasehold/manifests"
+	"leasehold.dev/leasehold/store"
+	"leasehold.dev/leasehold/store/sqlite"
+)
+
+// browser reads the jobs of a directory, again and again where it is followed.
+type browser struct {
+	g        *globals
+	tree     *manifests.Tree
+	database string
+	db       *sqlite.DB
+	files    map[string]*browsed
+	told     map[string]bool // warnings
+}
+
+// browsed is a file as it was last read.
+type browsed struct {
+	sig     manifests.Sig
+	settled bool // an equal sig means equal bytes
+	file    *manifests.File
+}
+
+func (g *globals) browse() (*browser, error) {
+	tree, err := g.tree()
+	if err != nil {
+		return nil, err
+	}
+	path, err := storePath(tree.Dir(), g.store)
+	if err != nil {
+		tree.Close()
+		return nil, err
+	}
+	return &browser{g: g, tree: tree, database: path, files: map[string]*browsed{}, told: map[string]bool{}}, nil
+}
+
+func (b *browser) Close() {
+	if b.db != nil {
+		b.db.Close()
+	}
+	b.tree.Close()
+}
+
+// warn tells something on standard error, once.
+func (b *browser) warn(text string) {
+	if !b.told[text] {
+		b.told[text] = true
+		fmt.Fprintln(b.g.Err, "Warning: "+plain(text))
+	}
+}
+
+// browsePatience is how long a file that somebody is saving is waited for.
+const browsePatience = 2 * time.Second
+
+// load returns a view of every document, in path order. soon reports that something was being
+// written and has to be looked at again shortly.
+func (b *browser) load(ctx context.Context, patient bool) (views []*jobView, soon bool, err error) {
+	deadline := time.Now().Add(browsePatience)
+	for {
+		var busy error
+		soon, busy, err = b.readFiles()
+		if err != nil {
+			return nil, false, err
+		}
+		if busy == nil || !patient || time.Now().After(deadline) {
+			if busy != nil && patient {
+				b.warn(busy.Error())
+			}
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return nil, false, ctx.Err()
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	views = b.views()
+	if err := b.readStore(ctx, views); err != nil {
+		return nil, false, err
+	}
+	system := systemClock()
+	for _, v := range views {
+		v.judge(system)
+	}
+	return views, soon, nil
+}
+
+// readFiles reads the files that have changed. busy is the error of one that was being written; what
+// it held before stays.
+func (b *browser) readFiles() (soon bool, busy, err error) {
+	entries, err := controller.Scan(b.tree)
+	if err != nil {
+		return false, nil, err
+	}
+	there := make(map[string]bool, len(entries))
+	for _, e := range entries {
+		was := b.files[e.Path]
+		there[e.Path] = true
+		if e.Err == nil && was != nil && was.settled && was.sig == e.Sig {
+			continue
+		}
+		var snap manifests.Snapshot
+		if err = e.Err; err == nil {
+			snap, err = b.tree.Read(e.Path, manifests.MaxFileSize+1)
+		}
+		switch {
+		case errors.Is(err, manifests.ErrBusy):
+			soon, busy = true, err
+			continue
+		case errors.Is(err, fs.ErrNotExist):
+			delete(there, e.Path)
+			continue
+		case err != nil:
+			b.warn(err.Error())
+			delete(there, e.Path)
+			continue
+		}
+		soon = soon || !snap.Settled
+		file := manifests.Decode(b.shown(e.Path), snap.Data)
+		b.files[e.Path] = &browsed{snap.Sig, snap.Settled, file}
+		for _, e := range file.Errors {
+			b.warn(e.Error())
+		}
+	}
+	for path := range b.files {
+		if !there[path] {
+			delete(b.files, path)
+		}
+	}
+	return soon, busy, nil
+}
+
+// shown is a manifest's path as the user would name it.
+func (b *browser) shown(path string) string {
+	return filepath.ToSlash(filepath.Join(b.tree.Dir(), path))
+}
+
+func (b *browser) views() []*jobView {
+	paths := make([]string, 0, len(b.files))
+	for p := range b.files {
+		paths = append(paths, p)
+	}
+	slices.Sort(paths)
+	var views []*jobView
+	owners := map[string]*jobView{}
+	for _, p := range paths {
+		for _, d := range b.files[p].file.Docs {
+			v := &jobView{Doc: d, Path: b.shown(p), Order: len(views)}
+			if d.Job != nil {
+				v.Hash = d.Job.Spec.Hash()
+			}
+			if owner := owners[d.ID]; owner != nil {
+				v.Twin = owner.Where()
+			} else if d.ID != "" {
+				owners[d.ID] = v
+			}
+			views = append(views, v)
+		}
+	}
+	return views
+}
+
+// readStore fills in the rows.
+func (b *browser) readStore(ctx context.Context, views []*jobView) error {
+	rows, faults, err := b.rows(ctx)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		known := slices.ContainsFunc(views, func(v *jobView) bool { return v.Doc.Status != nil })
+		if known || !errors.Is(err, fs.ErrNotExist) {
+			b.warn(fmt.Sprintf("the store cannot be read (%v); what follows is the status in the files", err))
+		}
+	}
+	for _, v := range views {
+		switch {
+		case v.Twin != "" || v.Doc.ID == "":
+		case err != nil:
+			v.Row = rowOfStatus(v.Doc)
+		default:
+			v.Row, v.Stored, v.Fault = rows[v.Doc.ID], true, faults[v.Doc.ID]
+		}
+	}
+	return nil
+}
+
+// rows reads the whole store.
+func (b *browser) rows(ctx context.Context) (map[string]*store.Record, map[string]error, error) {
+	for again := false; ; again = true {
+		if b.db == nil {
+			db, err := sqlite.Open(ctx, b.database, sqlite.Options{Actor: "cli", MustExist: true, BusyTimeout: browsePatience})
+			if err != nil {
+				return nil, nil, err
+			}
+			b.db = db
+		}
+		rows := map[string]*store.Record{}
+		err := b.db.Records(ctx, func(r *store.Record) error {
+			rows[r.ID] = r.Clone()
+			return nil
+		})
+		faults := map[string]error{}
+		if errors.Is(err, store.ErrLost) {
+			b.db.Close()
+			b.db = nil
+			if !again {
+				continue // another database may stand there now
+			}
+		}
+		if err = rowFaults(err, faults); err != nil {
+			return nil, nil, err
+		}
+		return rows, faults, nil
+	}
+}
+
+// rowFaults sorts out the faults of single rows and returns what is left of err.
+func rowFaults(err error, faults map[string]error) error {
+	if err == nil {
+		return nil
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range joined.Unwrap() {
+			if err := rowFaults(e, faults); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var row *store.RowError
+	if errors.As(err, &row) {
+		faults[row.ID] = row.Err
+		return nil
+	}
+	return err
+}
