@@ -13,7 +13,10 @@ var ErrLocked = errors.New("another controller is at work")
 
 // Lock keeps every other controller away from the directory, and from the database, until it is
 // closed or the process ends. The error of the second one is ErrLocked and says who is there.
-type Lock struct{ files []*os.File }
+type Lock struct {
+	files []*os.File // the directory and the file beside the database
+	held  bool
+}
 
 // Acquire locks dir itself and a file beside the database.
 func Acquire(dir, database string) (*Lock, error) {
@@ -38,6 +41,7 @@ func Acquire(dir, database string) (*Lock, error) {
 		defer l.Close()
 		return nil, locked("database "+database, err, f)
 	}
+	l.held = true
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		abs = dir
@@ -96,6 +100,9 @@ func Locked(dir string) (bool, error) {
 
 // Close lets the next one in.
 func (l *Lock) Close() {
+	if l.held {
+		_ = l.files[1].Truncate(0) // nobody is there
+	}
 	for _, f := range l.files {
 		f.Close()
 	}

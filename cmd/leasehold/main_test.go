@@ -1,13 +1,14 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"os"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -16,9 +17,7 @@ var update = flag.Bool("update", false, "write what the scripts printed into the
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"leasehold": func() {
-			os.Exit(run(context.Background(), os.Args[1:], streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
-		},
+		"leasehold": main,
 	})
 }
 
@@ -29,7 +28,8 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code": code,
+			"code":  code,
+			"await": await,
 		},
 	})
 }
@@ -55,4 +55,27 @@ func exitCode(err error) string {
 		return strconv.Itoa(exit.ExitCode())
 	}
 	return err.Error()
+}
+
+// await waits until a file matches a regular expression: await jobs/a.yaml 'owner: worker-a'.
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: [!] await FILE REGEXP")
+	}
+	want, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	deadline := time.After(30 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		data, _ := os.ReadFile(ts.MkAbs(args[0]))
+		if want.Match(data) != neg {
+			return
+		}
+		select {
+		case <-deadline:
+			ts.Fatalf("waited in vain for %q in %s:\n%s", args[1], args[0], data)
+		case <-tick.C:
+		}
+	}
 }

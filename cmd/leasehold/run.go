@@ -48,7 +48,11 @@ Exit codes: 0 stopped in order; 1 a fault, or another controller is at work in D
 			if len(args) == 1 {
 				g.dir = args[0]
 			}
-			return o.run(cmd.Context(), g)
+			err := o.run(cmd.Context(), g)
+			if cmd.Context().Err() != nil && errors.Is(err, context.Canceled) {
+				return nil // interrupted before there was anything to finish
+			}
+			return err
 		},
 	}
 	f := cmd.Flags()
