@@ -72,6 +72,9 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv("LEASEHOLD_TEST_SAVE"); path != "" {
 		os.Exit(saveMany(path, os.Getenv("LEASEHOLD_TEST_STYLE")))
 	}
+	if step := os.Getenv("LEASEHOLD_TEST_CRASH"); step != "" {
+		os.Exit(crashAt(os.Getenv("LEASEHOLD_TEST_DIR"), os.Getenv("LEASEHOLD_TEST_TEMP"), step, os.Getenv("LEASEHOLD_TEST_SLIP")))
+	}
 	os.Exit(m.Run())
 }
 
