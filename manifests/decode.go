@@ -94,6 +94,10 @@ func (f *File) addError(e *Error) {
 func (f *File) decodeUnit(data []byte, u *unit) {
 	docs, skipped := u.docs()
 	f.Skipped += skipped
+	if len(docs) > maxDocs {
+		f.addError(&Error{Path: f.Path, Line: u.line, Detail: fmt.Sprintf("more than %d objects in one document", maxDocs)})
+		return
+	}
 	if len(docs) == 0 {
 		return
 	}
@@ -111,6 +115,9 @@ func (f *File) decodeUnit(data []byte, u *unit) {
 	}
 }
 
+// maxDocs bounds what aliases in a list can grow to.
+const maxDocs = 100_000
+
 // docs finds the objects of our group in a document.
 func (u *unit) docs() (docs []*Doc, skipped int) {
 	var collect func(n *node, path []any)
@@ -118,6 +125,9 @@ func (u *unit) docs() (docs []*Doc, skipped int) {
 		api, kind := n.text("apiVersion"), n.text("kind")
 		if items := n.get("items").deref(); strings.HasSuffix(kind, "List") && items != nil && items.kind == sequenceNode && len(path) < 32 {
 			for i, item := range items.kids {
+				if len(docs) > maxDocs {
+					break
+				}
 				collect(item, append(path[:len(path):len(path)], "items", i))
 			}
 			return
