@@ -51,9 +51,9 @@ func TestReopenKeepsEverything(t *testing.T) {
 func TestAdoptsPlainDatabase(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jobs.db")
 	foreign := plain(t, path)
-	exec(t, foreign, "CREATE TABLE jobs (id text primary key, owner text, until real not null default 0.0,\n fence integer not null default 0, result text, done integer not null default 0)")
-	exec(t, foreign, "CREATE TABLE notes(text)")
-	exec(t, foreign, "INSERT INTO jobs VALUES('held','p',10,7,NULL,0), ('new',NULL,0,0,NULL,0), ('done','q',5,2,'r',1)")
+	do(t, foreign, "CREATE TABLE jobs (id text primary key, owner text, until real not null default 0.0,\n fence integer not null default 0, result text, done integer not null default 0)")
+	do(t, foreign, "CREATE TABLE notes(text)")
+	do(t, foreign, "INSERT INTO jobs VALUES('held','p',10,7,NULL,0), ('new',NULL,0,0,NULL,0), ('done','q',5,2,'r',1)")
 	db := open(t, path)
 	if got := row(t, foreign, "held") + "," + row(t, foreign, "new") + "," + row(t, foreign, "done"); got != "p 10 7  0, 0 0  0,q 5 2 r 1" {
 		t.Fatal(got)
@@ -64,7 +64,7 @@ func TestAdoptsPlainDatabase(t *testing.T) {
 		}
 		return nil
 	})
-	exec(t, foreign, "REPLACE INTO jobs(id) VALUES('held')")
+	do(t, foreign, "REPLACE INTO jobs(id) VALUES('held')")
 	checkFence(t, db, "held", 7)
 	checkFence(t, db, "new", 0)
 }
@@ -84,13 +84,13 @@ func TestRestoresTriggers(t *testing.T) {
 	}
 	db.Close()
 	foreign := plain(t, path)
-	for name := range triggers {
-		exec(t, foreign, "DROP TRIGGER "+name)
+	for _, tr := range triggers {
+		do(t, foreign, "DROP TRIGGER "+tr.name)
 	}
-	exec(t, foreign, "CREATE TRIGGER leasehold_before_update BEFORE UPDATE ON jobs BEGIN SELECT 1; END")
-	exec(t, foreign, "DELETE FROM jobs WHERE id='gone'")
-	exec(t, foreign, "UPDATE jobs SET fence=1, owner='old', until=99 WHERE id='lowered'")
-	exec(t, foreign, "UPDATE jobs SET fence=5, owner='p' WHERE id='raised'")
+	do(t, foreign, "CREATE TRIGGER leasehold_before_update BEFORE UPDATE ON jobs BEGIN SELECT 1; END")
+	do(t, foreign, "DELETE FROM jobs WHERE id='gone'")
+	do(t, foreign, "UPDATE jobs SET fence=1, owner='old', until=99 WHERE id='lowered'")
+	do(t, foreign, "UPDATE jobs SET fence=5, owner='p' WHERE id='raised'")
 	db = open(t, path)
 	if got := row(t, foreign, "lowered"); got != " 0 2  0" {
 		t.Error(got)
@@ -118,7 +118,7 @@ func TestRefusesWhatIsNotOurs(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "x.db")
 			foreign := plain(t, path)
-			exec(t, foreign, c.make)
+			do(t, foreign, c.make)
 			foreign.Close()
 			before, _ := os.ReadFile(path)
 			db, err := Open(t.Context(), path, Options{})

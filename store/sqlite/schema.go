@@ -22,11 +22,12 @@ const (
 
 var triggerName = regexp.MustCompile(`^CREATE TRIGGER (\w+)`)
 
-// statements are those of schema.sql; triggers are the ones among them that make triggers, by name.
+// statements are those of schema.sql but for the triggers, which are apart: both in the order given.
 var statements, triggers = parseSchema()
 
-func parseSchema() (all []string, byName map[string]string) {
-	byName = map[string]string{}
+type trigger struct{ name, text string }
+
+func parseSchema() (other []string, triggers []trigger) {
 	for block := range strings.SplitSeq(schema, "\n\n") {
 		var lines []string
 		for line := range strings.Lines(block) {
@@ -39,12 +40,12 @@ func parseSchema() (all []string, byName map[string]string) {
 			continue
 		}
 		if m := triggerName.FindStringSubmatch(stmt); m != nil {
-			byName[m[1]] = stmt
+			triggers = append(triggers, trigger{m[1], stmt})
 		} else {
-			all = append(all, stmt)
+			other = append(other, stmt)
 		}
 	}
-	return all, byName
+	return other, triggers
 }
 
 // querier is a *sql.Conn, or what stands for it in a transaction begun by hand.
@@ -162,9 +163,9 @@ func (db *DB) wrongTriggers(ctx context.Context) ([]string, error) {
 		have[name] = text
 	}
 	var wrong []string
-	for name, text := range triggers {
-		if have[name] != text {
-			wrong = append(wrong, name)
+	for _, t := range triggers {
+		if have[t.name] != t.text {
+			wrong = append(wrong, t.name)
 		}
 	}
 	return wrong, rows.Err()
@@ -191,8 +192,8 @@ func (db *DB) migrate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for name := range triggers {
-		if _, err := db.conn.ExecContext(ctx, "DROP TRIGGER IF EXISTS "+name); err != nil {
+	for _, t := range triggers {
+		if _, err := db.conn.ExecContext(ctx, "DROP TRIGGER IF EXISTS "+t.name); err != nil {
 			return err
 		}
 	}
@@ -201,9 +202,9 @@ func (db *DB) migrate(ctx context.Context) error {
 			return err
 		}
 	}
-	for name, text := range triggers {
-		if _, err := db.conn.ExecContext(ctx, text); err != nil {
-			return fmt.Errorf("trigger %s: %w", name, err)
+	for _, t := range triggers {
+		if _, err := db.conn.ExecContext(ctx, t.text); err != nil {
+			return fmt.Errorf("trigger %s: %w", t.name, err)
 		}
 	}
 	_, err = db.conn.ExecContext(ctx, fmt.Sprintf("PRAGMA application_id = %d", applicationID))

@@ -77,8 +77,13 @@ END;
 -- get that fence it comes back free. For a done row that UPDATE is aborted below, and with it the
 -- INSERT: it was a stale completion.
 CREATE TRIGGER leasehold_after_insert AFTER INSERT ON jobs
-WHEN NEW.fence <> 0 OR EXISTS (SELECT 1 FROM leasehold_memory WHERE id = NEW.id)
+WHEN NEW.id IS NOT NULL
 BEGIN
+  INSERT INTO leasehold_history(at, id, verb, owner, fence, until, actor)
+  SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER), NEW.id, 'enqueued', COALESCE(NEW.owner, ''), NEW.fence,
+    COALESCE(NEW.until, 0), 'sql'
+  FROM leasehold_meta WHERE writer = 0;
+  INSERT INTO leasehold_changes(id) SELECT NEW.id FROM leasehold_meta WHERE writer = 0 AND reader;
   UPDATE jobs SET owner = NULL, until = 0, fence = (SELECT high FROM leasehold_memory WHERE id = NEW.id)
   WHERE id = NEW.id AND EXISTS (
     SELECT 1 FROM leasehold_memory m WHERE m.id = NEW.id AND (
@@ -132,16 +137,6 @@ CREATE TRIGGER leasehold_after_delete AFTER DELETE ON jobs
 WHEN OLD.id IS NOT NULL
 BEGIN
   INSERT INTO leasehold_memory(id) SELECT OLD.id WHERE true ON CONFLICT(id) DO NOTHING;
-END;
-
-CREATE TRIGGER leasehold_foreign_insert AFTER INSERT ON jobs
-WHEN NEW.id IS NOT NULL AND (SELECT writer FROM leasehold_meta) = 0
-BEGIN
-  INSERT INTO leasehold_history(at, id, verb, owner, fence, until, actor)
-  SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER), id, 'enqueued', COALESCE(owner, ''), fence,
-    COALESCE(until, 0), 'sql'
-  FROM jobs WHERE id = NEW.id;
-  INSERT INTO leasehold_changes(id) SELECT NEW.id FROM leasehold_meta WHERE reader;
 END;
 
 -- Heartbeats fold into the row of the first, as our own do.

@@ -24,7 +24,7 @@ func plain(t testing.TB, path string) *sql.DB {
 	return db
 }
 
-func exec(t testing.TB, db *sql.DB, text string, args ...any) int64 {
+func do(t testing.TB, db *sql.DB, text string, args ...any) int64 {
 	t.Helper()
 	res, err := db.Exec(text, args...)
 	if err != nil {
@@ -199,8 +199,8 @@ func TestFenceGrowsAcrossRows(t *testing.T) {
 		"DELETE FROM jobs; INSERT OR IGNORE INTO jobs(id) VALUES('j')",
 		"UPDATE jobs SET owner=NULL, until=0 WHERE id='j'",
 	} {
-		exec(t, foreign, stmt)
-		exec(t, foreign, "UPDATE OR REPLACE jobs SET owner='p', until=1, fence=fence+1 WHERE id='j'")
+		do(t, foreign, stmt)
+		do(t, foreign, "UPDATE OR REPLACE jobs SET owner='p', until=1, fence=fence+1 WHERE id='j'")
 		var fence int64
 		if err := foreign.QueryRow("SELECT fence FROM jobs WHERE id='j'").Scan(&fence); err != nil {
 			t.Fatal(err)
@@ -225,7 +225,7 @@ func TestDeletedRowIsKnown(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jobs.db")
 	db := open(t, path)
 	foreign := plain(t, path)
-	exec(t, foreign, "INSERT INTO jobs(id) VALUES('j'); DELETE FROM jobs WHERE id='j'")
+	do(t, foreign, "INSERT INTO jobs(id) VALUES('j'); DELETE FROM jobs WHERE id='j'")
 	db.View(t.Context(), []string{"j", "k"}, func(rs []*store.Record) error {
 		if rs[0].Exists || !rs[0].Known || rs[1].Known {
 			t.Errorf("%+v, %+v", rs[0], rs[1])
@@ -237,11 +237,11 @@ func TestDeletedRowIsKnown(t *testing.T) {
 func TestRowOutsideTheDomain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jobs.db")
 	foreign := plain(t, path)
-	exec(t, foreign, statements[0])
-	exec(t, foreign, "INSERT INTO jobs(id, fence) VALUES('text', 'many'), ('real', 1.5), ('minus', -3), ('good', 4)")
-	exec(t, foreign, "INSERT INTO jobs(id, until) VALUES('inf', 9e999), ('word', 'soon')")
-	exec(t, foreign, "INSERT INTO jobs(id, owner) VALUES('blob', x'00')")
-	exec(t, foreign, "INSERT INTO jobs(id, done) VALUES('odd', 'yes')")
+	do(t, foreign, statements[0])
+	do(t, foreign, "INSERT INTO jobs(id, fence) VALUES('text', 'many'), ('real', 1.5), ('minus', -3), ('good', 4)")
+	do(t, foreign, "INSERT INTO jobs(id, until) VALUES('inf', 9e999), ('word', 'soon')")
+	do(t, foreign, "INSERT INTO jobs(id, owner) VALUES('blob', x'00')")
+	do(t, foreign, "INSERT INTO jobs(id, done) VALUES('odd', 'yes')")
 	db := open(t, path)
 	ctx := t.Context()
 	for _, id := range []string{"text", "real", "minus", "inf", "word", "blob", "odd"} {
@@ -263,7 +263,7 @@ func TestRowOutsideTheDomain(t *testing.T) {
 		t.Errorf("list: %v, %v", ids, err)
 	}
 	// They can be put right.
-	exec(t, foreign, "UPDATE jobs SET until=0 WHERE id='inf'; UPDATE jobs SET fence=7 WHERE id='text'")
+	do(t, foreign, "UPDATE jobs SET until=0 WHERE id='inf'; UPDATE jobs SET fence=7 WHERE id='text'")
 	checkFence(t, db, "inf", 0)
 	checkFence(t, db, "text", 7)
 }
@@ -272,8 +272,8 @@ func TestLastFence(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jobs.db")
 	db := open(t, path)
 	foreign := plain(t, path)
-	exec(t, foreign, "INSERT INTO jobs(id, fence) VALUES('j', ?)", int64(math.MaxInt64-1))
-	exec(t, foreign, "UPDATE jobs SET owner='p', until=5, fence=fence+1 WHERE id='j' AND done=0 AND until<=0")
+	do(t, foreign, "INSERT INTO jobs(id, fence) VALUES('j', ?)", int64(math.MaxInt64-1))
+	do(t, foreign, "UPDATE jobs SET owner='p', until=5, fence=fence+1 WHERE id='j' AND done=0 AND until<=0")
 	if _, err := foreign.Exec("UPDATE jobs SET owner='q', until=9, fence=fence+1 WHERE id='j' AND done=0 AND until<=5"); err == nil {
 		t.Error("the fence went on above the largest one")
 	}
