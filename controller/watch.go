@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -246,7 +247,8 @@ func (w *watcher) event(ev fsnotify.Event) {
 			w.track(path)
 		}
 	case ev.Has(fsnotify.Create) && !strings.HasPrefix(base, "."):
-		if isDir(name) {
+		// A directory behind a link has its own place.
+		if fi, err := os.Lstat(name); err == nil && fi.IsDir() {
 			w.walk(name, true)
 		}
 	}
