@@ -196,32 +196,45 @@ func (b *browser) readStore(ctx context.Context, views []*jobView) error {
 }
 
 // rows reads the whole store.
-func (b *browser) rows(ctx context.Context) (map[string]*store.Record, map[string]error, error) {
+func (b *browser) rows(ctx context.Context) (rows map[string]*store.Record, faults map[string]error, err error) {
+	err = b.withStore(ctx, func(db *sqlite.DB) error {
+		rows, faults = map[string]*store.Record{}, map[string]error{}
+		return rowFaults(db.Records(ctx, func(r *store.Record) error {
+			rows[r.ID] = r.Clone()
+			return nil
+		}), faults)
+	})
+	return rows, faults, err
+}
+
+// history reads the events of a job, or of all, after a number.
+func (b *browser) history(ctx context.Context, id string, after int64) (events []store.Event, err error) {
+	err = b.withStore(ctx, func(db *sqlite.DB) error {
+		events, err = db.History(ctx, id, after, 0)
+		return err
+	})
+	return events, err
+}
+
+// withStore calls f with the store, and once more where another database stands at its path by now.
+func (b *browser) withStore(ctx context.Context, f func(*sqlite.DB) error) error {
 	for again := false; ; again = true {
 		if b.db == nil {
 			db, err := sqlite.Open(ctx, b.database, sqlite.Options{Actor: "cli", MustExist: true, BusyTimeout: browsePatience})
 			if err != nil {
-				return nil, nil, err
+				return err
 			}
 			b.db = db
 		}
-		rows := map[string]*store.Record{}
-		err := b.db.Records(ctx, func(r *store.Record) error {
-			rows[r.ID] = r.Clone()
-			return nil
-		})
-		faults := map[string]error{}
-		if errors.Is(err, store.ErrLost) {
-			b.db.Close()
-			b.db = nil
-			if !again {
-				continue // another database may stand there now
-			}
+		err := f(b.db)
+		if !errors.Is(err, store.ErrLost) {
+			return err
 		}
-		if err = rowFaults(err, faults); err != nil {
-			return nil, nil, err
+		b.db.Close()
+		b.db = nil
+		if again {
+			return err
 		}
-		return rows, faults, nil
 	}
 }
 

@@ -18,7 +18,7 @@ const followRest = 20 * time.Millisecond
 func (b *browser) follow(ctx context.Context, f func([]*jobView) (enough bool, err error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	signals := controller.Signals(ctx, b.tree, b.database)
+	signals := controller.Follow(ctx, b.tree, b.database)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for first := true; ; first = false {
@@ -43,10 +43,7 @@ func (b *browser) follow(ctx context.Context, f func([]*jobView) (enough bool, e
 		select {
 		case <-ctx.Done():
 			return nil
-		case err := <-signals:
-			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				b.warn(err.Error())
-			}
+		case <-signals:
 		case <-timer.C:
 		}
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -152,16 +151,18 @@ func (o *getting) show(views []*jobView, missing []string) error {
 	if o.ignoreNotFound {
 		return nil
 	}
-	return notFound(missing)
+	return notFound(o.g, missing)
 }
 
-// notFound is an error for each id that is not there.
-func notFound(missing []string) error {
-	errs := make([]error, len(missing))
+// notFound tells of each id that is not there.
+func notFound(g *globals, missing []string) error {
 	for i, id := range missing {
-		errs[i] = errJobNotFound(id)
+		if i == len(missing)-1 {
+			return errJobNotFound(id)
+		}
+		fmt.Fprintln(g.Err, "error: "+plain(errJobNotFound(id).Error()))
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 func objects(views []*jobView) []*unstructured.Unstructured {

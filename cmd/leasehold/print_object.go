@@ -190,7 +190,10 @@ func eachObject(obj runtime.Object, f func(*unstructured.Unstructured) error) er
 
 // Status is the status in the file, brought up to what the store says.
 func (v *jobView) Status() *manifests.JobStatus {
-	if v.Row == nil || !v.Row.Exists || !v.Stored {
+	switch {
+	case v.Twin != "" && v.Doc.Status != nil: // it stands for no job
+		return &manifests.JobStatus{Conditions: v.Doc.Status.Conditions}
+	case v.Row == nil || !v.Row.Exists || !v.Stored:
 		return v.Doc.Status
 	}
 	r := v.Row
@@ -215,20 +218,20 @@ func (v *jobView) Status() *manifests.JobStatus {
 		return s
 	}
 	if !current { // a status that has not been written yet, or cannot be
-		v.setCondition(s, manifests.ConditionLeased, v.State == stateLeased, v.State)
-		v.setCondition(s, manifests.ConditionComplete, r.Done, map[bool]string{true: "Completed", false: "NotComplete"}[r.Done])
+		v.setCondition(s, manifests.ConditionLeased, v.State == stateLeased, "Claimed", v.State)
+		v.setCondition(s, manifests.ConditionComplete, r.Done, "Completed", "NotComplete")
 		if v.State == stateFailed {
-			v.setCondition(s, manifests.ConditionFailed, true, "MaxAttempts")
+			v.setCondition(s, manifests.ConditionFailed, true, "MaxAttempts", "")
 		}
 	}
 	return s
 }
 
 // setCondition writes over a condition in a status that is behind.
-func (v *jobView) setCondition(s *manifests.JobStatus, kind string, holds bool, reason string) {
-	c := manifests.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: standing(v.Row, v.Now(systemClock()))}
+func (v *jobView) setCondition(s *manifests.JobStatus, kind string, holds bool, yes, no string) {
+	c := manifests.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: no, Message: v.standing()}
 	if holds {
-		c.Status = metav1.ConditionTrue
+		c.Status, c.Reason = metav1.ConditionTrue, yes
 	}
 	for _, k := range v.Row.Conditions {
 		if k.Type == kind {

@@ -137,6 +137,19 @@ func (v *jobView) state(system float64) (state, note string) {
 	return stateWaiting, "no lease is running"
 }
 
+// standing says in a few words where the job stands.
+func (v *jobView) standing() string {
+	switch r := v.Row; {
+	case v.Note != "" && !v.Stale(), r == nil:
+		return v.Note
+	case v.State == stateLeased:
+		return fmt.Sprintf("%s holds fence %d until %s", r.Owner, r.Fence, moment(r.Until, v.System()))
+	case r.Done:
+		return fmt.Sprintf("%s completed it with fence %d", r.Owner, r.Fence)
+	}
+	return v.Note
+}
+
 func (v *jobView) regressed(system float64) bool {
 	m, clock := v.Row.Mark, v.Doc.Job.Spec.Clock
 	if m == nil || !v.Fresh() {
@@ -197,4 +210,12 @@ func namedID(namespace, name string) string {
 // clockTime is the time that a clock reading stands for in a condition.
 func clockTime(clock float64) metav1.Time {
 	return metav1.NewTime(time.Unix(int64(math.Floor(clock)), 0).UTC())
+}
+
+// moment prints a clock reading; one of the system clock as a time.
+func moment(clock float64, system bool) string {
+	if !system || math.Abs(clock) >= manifests.MaxClock {
+		return number(clock)
+	}
+	return time.UnixMilli(int64(math.Round(clock * 1000))).UTC().Format("2006-01-02T15:04:05.999Z07:00")
 }
