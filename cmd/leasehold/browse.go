@@ -23,6 +23,7 @@ type browser struct {
 	db       *sqlite.DB
 	files    map[string]*browsed
 	told     map[string]bool // warnings
+	again    time.Duration   // when a follower wants to look again without an event; 0: not
 }
 
 // browsed is a file as it was last read.
@@ -57,6 +58,13 @@ func (b *browser) warn(text string) {
 	if !b.told[text] {
 		b.told[text] = true
 		fmt.Fprintln(b.g.Err, "Warning: "+plain(text))
+	}
+}
+
+// lookAgain lets a follower look again after d at the latest.
+func (b *browser) lookAgain(d time.Duration) {
+	if b.again == 0 || d < b.again {
+		b.again = d
 	}
 }
 

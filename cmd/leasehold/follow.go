@@ -28,7 +28,10 @@ func (b *browser) follow(ctx context.Context, f func([]*jobView) (enough bool, e
 			return nil
 		case err != nil && (first || !errors.Is(err, fs.ErrNotExist)):
 			return err
-		case err == nil: // else the directory is gone, perhaps for a moment
+		case err != nil: // the directory is gone, perhaps for a moment
+			b.lookAgain(absence)
+		default:
+			b.again = 0
 			if enough, err := f(views); enough || err != nil {
 				return err
 			}
@@ -39,7 +42,11 @@ func (b *browser) follow(ctx context.Context, f func([]*jobView) (enough bool, e
 			return nil
 		case <-timer.C:
 		}
-		timer.Reset(nextLook(views, soon))
+		wait := nextLook(views, soon)
+		if b.again > 0 {
+			wait = min(wait, b.again)
+		}
+		timer.Reset(wait)
 		select {
 		case <-ctx.Done():
 			return nil

@@ -154,15 +154,13 @@ func (o *getting) show(views []*jobView, missing []string) error {
 	return notFound(o.g, missing)
 }
 
-// notFound tells of each id that is not there.
+// notFound is an error about each id that is not there; all but the last are printed.
 func notFound(g *globals, missing []string) error {
+	errs := make([]error, len(missing))
 	for i, id := range missing {
-		if i == len(missing)-1 {
-			return errJobNotFound(id)
-		}
-		fmt.Fprintln(g.Err, "error: "+plain(errJobNotFound(id).Error()))
+		errs[i] = errJobNotFound(id)
 	}
-	return nil
+	return allErrors(g, errs)
 }
 
 func objects(views []*jobView) []*unstructured.Unstructured {

@@ -111,6 +111,7 @@ result.`,
 		newGetCommand(&g),
 		newDescribeCommand(&g),
 		newEventsCommand(&g),
+		newWaitCommand(&g),
 		newTickCommand(&g),
 		newReportCommand(&g, "renew"),
 		newReportCommand(&g, "complete"),
@@ -120,6 +121,7 @@ result.`,
 		newDemoCommand(&g),
 		newVersionCommand(&g),
 	)
+	completeNames(root, &g)
 
 	c, err := root.ExecuteContextC(ctx)
 	var exit *exitError
