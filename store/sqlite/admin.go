@@ -108,6 +108,7 @@ func (db *DB) Changes(ctx context.Context) (ids []string, all bool, err error) {
 			return nil
 		}
 		if !db.follows {
+			db.cache = nil
 			if err := s.run("UPDATE leasehold_meta SET reader = 1"); err != nil {
 				return err
 			}

@@ -87,17 +87,16 @@ func (db *DB) transact(s *session, batch []*request) (err error) {
 		}
 	}()
 
-	m, err := s.readMeta()
-	if err != nil {
+	if err := db.refresh(s); err != nil {
 		return err
 	}
-	if m.stamp.Identity != db.formerOf {
-		if db.former, err = s.readFormer(); err != nil {
-			return err
+	kept := false
+	defer func() {
+		if !kept {
+			db.cache = nil
 		}
-		db.formerOf = m.stamp.Identity
-	}
-	entries := make(map[string]*entry, len(batch))
+	}()
+	m, entries := db.meta, db.cache
 	ids := batch[0].ids
 	if len(batch) > 1 {
 		ids = make([]string, 0, len(batch))
@@ -156,7 +155,7 @@ func (db *DB) transact(s *session, batch []*request) (err error) {
 			return err
 		}
 		stamp.Revision++
-		if err := db.record(s, entries, events); err != nil {
+		if err := db.record(s, events); err != nil {
 			return err
 		}
 		if m.reader && !db.follows {
@@ -175,6 +174,8 @@ func (db *DB) transact(s *session, batch []*request) (err error) {
 	for _, r := range batch {
 		r.stamp = stamp
 	}
+	kept = true
+	db.keep(ids, stamp)
 	return nil
 }
 
@@ -209,15 +210,11 @@ func (db *DB) try(r *request, entries map[string]*entry, at store.Stamp) (noted 
 }
 
 // record writes events, after those that still wait for a commit, and drops the oldest.
-func (db *DB) record(s *session, entries map[string]*entry, events []store.Event) error {
+func (db *DB) record(s *session, events []store.Event) error {
 	if len(db.pending) > 0 {
 		events = append(db.pending[:len(db.pending):len(db.pending)], events...)
 	}
-	rows, repeats, err := s.fold(events, func(e store.Event) bool {
-		was := entries[e.ID]
-		return e.Reason == "" && (e.Verb == "enqueued" || e.Verb == "completed" ||
-			e.Verb == "claimed" && was != nil && was.loaded.Attempts == 0)
-	})
+	rows, repeats, err := s.fold(events, db.cache)
 	if err != nil {
 		return err
 	}
@@ -228,6 +225,9 @@ func (db *DB) record(s *session, entries map[string]*entry, events []store.Event
 		db.untrimmed = 0
 		if _, err := s.trim.exec(int64(db.opts.HistoryLimit)); err != nil {
 			return err
+		}
+		for _, e := range db.cache {
+			e.tail = nil // its rows may be gone
 		}
 	}
 	if db.seen > db.trimmed {
@@ -276,6 +276,7 @@ func (db *DB) write(s *session, f func(meta) ([]store.Event, error)) (err error)
 		return err
 	}
 	open := true
+	db.cache = nil
 	defer func() {
 		if open {
 			s.rollback.exec()
@@ -296,7 +297,7 @@ func (db *DB) write(s *session, f func(meta) ([]store.Event, error)) (err error)
 	for i := range events {
 		events[i].At, events[i].By, events[i].Count = now, db.opts.Actor, 1
 	}
-	if err := db.record(s, nil, events); err != nil {
+	if err := db.record(s, events); err != nil {
 		return err
 	}
 	return db.finish(s, &open)

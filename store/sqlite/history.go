@@ -10,7 +10,7 @@ import (
 )
 
 const sqlTail = `SELECT seq, verb, reason, owner, fence, message, actor FROM leasehold_history
-	WHERE id = ?1 ORDER BY seq DESC LIMIT 16`
+	WHERE id = ?1 ORDER BY seq DESC LIMIT 16` // tailRows
 
 func sqlEvent(rows int) string {
 	return `INSERT INTO leasehold_history(at, id, verb, reason, owner, fence, until, clock, message, actor, count) VALUES` +
@@ -20,31 +20,48 @@ func sqlEvent(rows int) string {
 // pendingLimit is how many events of refusals wait for a commit at most; more are dropped.
 const pendingLimit = 4096
 
+// tailRows is how far back a round of claims is looked for.
+const tailRows = 16
+
 // tail is the end of a job's history, oldest first: rows that are there and rows to come.
 type tail struct {
 	read bool
 	rows []*store.Event // Seq is 0 for one to come
 }
 
-// fold tells what has to be written for events, in order: new rows, and repeats of old ones. fresh
-// reports that an event cannot repeat what is in the database, which saves reading it.
-func (s *session) fold(events []store.Event, fresh func(store.Event) bool) (rows []*store.Event, repeats map[int64]int64, err error) {
-	tails := map[string]*tail{}
-	for _, e := range events {
-		t := tails[e.ID]
+// fold tells what has to be written for events, in order: new rows, and repeats of old ones. It
+// keeps the tails that it has read with the entries, where there are any.
+func (s *session) fold(events []store.Event, entries map[string]*entry) (rows []*store.Event, repeats map[int64]int64, err error) {
+	var others map[string]*tail
+	for i := range events {
+		e := &events[i]
+		entry := entries[e.ID]
+		var t *tail
+		if entry != nil {
+			t = entry.tail
+		} else {
+			t = others[e.ID]
+		}
 		if t == nil {
 			t = &tail{}
-			tails[e.ID] = t
+			if entry != nil {
+				entry.tail = t
+			} else {
+				if others == nil {
+					others = map[string]*tail{}
+				}
+				others[e.ID] = t
+			}
 		}
-		if !t.read && !fresh(e) {
+		if !t.read && mayRepeat(e, entry) {
 			t.read = true
 			if err := s.readTail(e.ID, t); err != nil {
 				return nil, nil, err
 			}
 		}
 		if same := t.find(e); same == nil {
-			t.rows = append(t.rows, &e)
-			rows = append(rows, &e)
+			t.rows = append(t.rows, e)
+			rows = append(rows, e)
 		} else if same.Seq == 0 {
 			same.Count += e.Count
 		} else {
@@ -57,9 +74,23 @@ func (s *session) fold(events []store.Event, fresh func(store.Event) bool) (rows
 	return rows, repeats, nil
 }
 
+// mayRepeat reports whether e can be a repeat of what is in the database, so that it must be read.
+func mayRepeat(e *store.Event, entry *entry) bool {
+	if e.Reason != "" {
+		return true
+	}
+	switch e.Verb {
+	case "enqueued", "completed":
+		return false
+	case "claimed":
+		return entry == nil || entry.loaded.Attempts > 0
+	}
+	return true
+}
+
 // find returns the row that e repeats: the latest one if it is the same, or, of claims that go
 // round the same owners with nothing in between, the earlier claim of the same owner.
-func (t *tail) find(e store.Event) *store.Event {
+func (t *tail) find(e *store.Event) *store.Event {
 	for i := len(t.rows) - 1; i >= 0; i-- {
 		r := t.rows[i]
 		if r.Verb != e.Verb || r.Reason != e.Reason || r.By != e.By || r.Message != e.Message {
@@ -75,7 +106,7 @@ func (t *tail) find(e store.Event) *store.Event {
 	return nil
 }
 
-func claimed(e store.Event) bool { return e.Verb == "claimed" && e.Reason == "" }
+func claimed(e *store.Event) bool { return e.Verb == "claimed" && e.Reason == "" }
 
 func (s *session) readTail(id string, t *tail) error {
 	var old []*store.Event
@@ -123,8 +154,12 @@ func (s *session) writeEvents(rows []*store.Event, repeats map[int64]int64) erro
 			}
 			args = append(args, e.At.UnixMilli(), e.ID, e.Verb, string(e.Reason), e.Owner, e.Fence, e.Until, clock, e.Message, e.By, e.Count)
 		}
-		if _, err := st.exec(args...); err != nil {
+		last, err := st.insert(args...)
+		if err != nil {
 			return err
+		}
+		for i, e := range rows[:n] {
+			e.Seq = last - int64(n-1-i)
 		}
 		rows = rows[n:]
 	}

@@ -38,9 +38,8 @@ type entry struct {
 	loaded *store.Record
 	now    *store.Record // loaded, until a decision has been accepted
 	owner  driver.Value  // as it stands in the row
-	beside bool          // there is a row in leasehold_memory
 	memory string        // its JSON as loaded
-	events []store.Event
+	tail   *tail         // the end of its history, if it has been read
 }
 
 // scan reads a row of sqlColumns. It fails only for rows that no statement of the contract writes.
@@ -95,7 +94,7 @@ func scan(row []driver.Value) *entry {
 		}
 	}
 	if row[7] != nil {
-		e.beside, r.Known = true, true
+		r.Known = true
 		r.High, _ = row[8].(int64)
 		r.Holder, _ = row[9].(string)
 		r.Attempts, _ = row[10].(int64)
@@ -182,9 +181,11 @@ func (s *session) write(e *entry, mark func() error) (changed bool, err error) {
 		}
 	}
 	if memory != e.memory || r.High > high || r.Holder != holder || r.Attempts != attempts {
-		_, err := s.side.exec(r.ID, max(r.High, high), r.Holder, r.Attempts, memory)
-		return true, err
+		if _, err := s.side.exec(r.ID, max(r.High, high), r.Holder, r.Attempts, memory); err != nil {
+			return true, err
+		}
 	}
+	e.memory = memory
 	return true, nil
 }
 
@@ -217,6 +218,7 @@ func (s *session) writeRow(e *entry) error {
 	if refused(err) {
 		err = &store.RowError{ID: r.ID, Err: err}
 	}
+	e.owner = owner
 	return err
 }
 

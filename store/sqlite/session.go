@@ -115,6 +115,15 @@ func (st *stmt) exec(args ...driver.Value) (int64, error) {
 	return res.RowsAffected()
 }
 
+// insert returns the number of the last row inserted.
+func (st *stmt) insert(args ...driver.Value) (int64, error) {
+	res, err := st.stmt.(driver.StmtExecContext).ExecContext(context.Background(), st.bind(args))
+	if err != nil {
+		return 0, err
+	}
+	return res.LastInsertId()
+}
+
 // each calls f with every row, whose values last until f returns.
 func (st *stmt) each(f func(row []driver.Value) error, args ...driver.Value) (err error) {
 	rows, err := st.stmt.(driver.StmtQueryContext).QueryContext(context.Background(), st.bind(args))

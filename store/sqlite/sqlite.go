@@ -62,6 +62,9 @@ type DB struct {
 	reader  *sql.DB   // nil for one in memory
 
 	// Used by whoever leads.
+	meta      meta              // as of cache
+	cache     map[string]*entry // what the file says; nil if that is not known
+	cachedAt  int64             // data_version of cache
 	former    []store.Stamp
 	formerOf  string        // the identity to which former belongs
 	pending   []store.Event // of refusals, for a later commit
