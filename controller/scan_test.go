@@ -1,3 +1,5 @@
+//go:build unix
+
 package controller
 
 import (
@@ -36,7 +38,7 @@ func TestScan(t *testing.T) {
 		err  error
 	}{
 		{"a.json", nil}, {"b.yml", nil}, {"b/a.yaml", nil}, {"b/c/a.yaml", nil}, {"dir.yaml", manifests.ErrNotRegular},
-		{"gone.yaml", fs.ErrNotExist}, {"l.yaml", nil}, {"locked/a.yaml", nil}, {"out.yaml", manifests.ErrOutside}, {"z.yaml", nil},
+		{"gone.yaml", manifests.ErrDangling}, {"l.yaml", nil}, {"locked/a.yaml", nil}, {"out.yaml", manifests.ErrOutside}, {"z.yaml", nil},
 	}
 	found, err := scan(tree)
 	if err != nil || len(found) != len(want) {

@@ -1,3 +1,5 @@
+//go:build unix
+
 package controller
 
 import (
@@ -68,7 +70,7 @@ func (m *mirror) take(c change) {
 	defer m.mu.Unlock()
 	for _, path := range c.Paths {
 		sig, err := m.tree.Stat(path)
-		if err != nil && !strings.Contains(err.Error(), "links to") && errors.Is(err, os.ErrNotExist) {
+		if errors.Is(err, os.ErrNotExist) && !errors.Is(err, manifests.ErrDangling) {
 			delete(m.state, path)
 			continue
 		}

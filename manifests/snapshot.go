@@ -23,6 +23,8 @@ var (
 	ErrNotRegular = errors.New("not a regular file")
 	// ErrOutside: a link on the way leads out of the directory.
 	ErrOutside = errors.New("leads outside the directory")
+	// ErrDangling: a link leads nowhere. Such an error is fs.ErrNotExist, too.
+	ErrDangling = errors.New("leads nowhere")
 	// ErrTooLarge: the file has more bytes than the limit.
 	ErrTooLarge = errors.New("too large")
 )
@@ -245,7 +247,7 @@ func (t *Tree) explain(path string, at place, err error) error {
 	case isEscape(err):
 		return fmt.Errorf("%s: %w", path, ErrOutside)
 	case at.linked && errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%s: links to %s: %w", path, at.path, err)
+		return fmt.Errorf("%s: the link to %s %w: %w", path, at.path, ErrDangling, err)
 	}
 	return fmt.Errorf("%s: %w", path, err)
 }

@@ -20,7 +20,7 @@ func (d *dir) renameNew(name string, to *dir, toName string) error {
 }
 
 func (d *dir) renamex(name string, to *dir, toName string, flags uint32) error {
-	err := again(func() error { return unix.RenameatxNp(d.fd(), name, to.fd(), toName, flags) })
+	err := again(func() error { return unix.RenameatxNp(d.n, name, to.n, toName, flags) })
 	if err == unix.ENOTSUP || err == unix.EINVAL || err == unix.ENOSYS {
 		return fmt.Errorf("%w: %w", errors.ErrUnsupported, err)
 	}

@@ -53,8 +53,10 @@ func (t *Tree) ReadDir(path string) ([]DirEntry, error) {
 				continue // gone since
 			} else if err != nil {
 				e.Err = fmt.Errorf("%s: %w", full, err)
-			} else if e.Sig = m.Sig; m.kind != 0 {
+			} else if m.kind != 0 {
 				e.Err = notRegular(full, m)
+			} else {
+				e.Sig = m.Sig
 			}
 		} else if !e.Dir && !e.Link {
 			continue

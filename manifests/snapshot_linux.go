@@ -42,7 +42,7 @@ func (f *file) wanted() bool {
 // exchange swaps two names at once; the displaced file is under the other name afterwards.
 func (d *dir) exchange(name string, to *dir, toName string) error {
 	err := again(func() error {
-		return unix.Renameat2(d.fd(), name, to.fd(), toName, unix.RENAME_EXCHANGE)
+		return unix.Renameat2(d.n, name, to.n, toName, unix.RENAME_EXCHANGE)
 	})
 	return unsupported(err)
 }
@@ -50,7 +50,7 @@ func (d *dir) exchange(name string, to *dir, toName string) error {
 // renameNew renames, but not over something that exists: fs.ErrExist.
 func (d *dir) renameNew(name string, to *dir, toName string) error {
 	err := unsupported(again(func() error {
-		return unix.Renameat2(d.fd(), name, to.fd(), toName, unix.RENAME_NOREPLACE)
+		return unix.Renameat2(d.n, name, to.n, toName, unix.RENAME_NOREPLACE)
 	}))
 	if errors.Is(err, errors.ErrUnsupported) {
 		return d.linkNew(name, to, toName)

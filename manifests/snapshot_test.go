@@ -136,7 +136,7 @@ func TestReadOthers(t *testing.T) {
 		"linkdir.yaml":  {ErrNotRegular, "linkdir.yaml: not a regular file: it is a directory"},
 		"linkfifo.yaml": {ErrNotRegular, "linkfifo.yaml: not a regular file: it is a FIFO"},
 		"dot.yaml":      {ErrNotRegular, "dot.yaml: not a regular file: it is a directory"},
-		"dangling.yaml": {fs.ErrNotExist, "dangling.yaml: links to nowhere.yaml: no such file or directory"},
+		"dangling.yaml": {ErrDangling, "dangling.yaml: the link to nowhere.yaml leads nowhere: no such file or directory"},
 		"loop.yaml":     {ErrNotRegular, "loop.yaml: links go round in a circle: not a regular file"},
 		"out.yaml":      {ErrOutside, "out.yaml: links to " + outside + ", which leads outside the directory"},
 		"up.yaml":       {ErrOutside, "up.yaml: leads outside the directory"},

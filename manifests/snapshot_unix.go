@@ -52,6 +52,7 @@ func metaOf(st *unix.Stat_t) meta {
 // nothing leaves it; the way to it was found by os.Root.
 type dir struct {
 	f    *os.File
+	n    int          // its descriptor
 	held atomic.Int32 // how many others close it too
 }
 
@@ -60,7 +61,7 @@ func rootIdentity(r *os.Root) (Sig, error) {
 	if err != nil {
 		return Sig{}, err
 	}
-	d := &dir{f: f}
+	d := newDir(f)
 	defer d.close()
 	id, err := d.identity()
 	return id, err
@@ -73,7 +74,7 @@ func (t *Tree) openDir(path string) (*dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &dir{f: f}, nil
+	return newDir(f), nil
 }
 
 func openTempDir(path string) *dir {
@@ -81,10 +82,10 @@ func openTempDir(path string) *dir {
 	if err != nil {
 		return nil
 	}
-	return &dir{f: f}
+	return newDir(f)
 }
 
-func (d *dir) fd() int { return int(d.f.Fd()) }
+func newDir(f *os.File) *dir { return &dir{f: f, n: int(f.Fd())} }
 
 // hold makes one more close necessary.
 func (d *dir) hold() *dir {
@@ -101,7 +102,7 @@ func (d *dir) close() {
 // identity is the directory's device and inode.
 func (d *dir) identity() (Sig, error) {
 	var st unix.Stat_t
-	if err := unix.Fstat(d.fd(), &st); err != nil {
+	if err := unix.Fstat(d.n, &st); err != nil {
 		return Sig{}, err
 	}
 	return Sig{Dev: uint64(st.Dev), Ino: st.Ino}, nil
@@ -109,7 +110,7 @@ func (d *dir) identity() (Sig, error) {
 
 func (d *dir) stat(name string) (meta, error) {
 	var st unix.Stat_t
-	err := again(func() error { return unix.Fstatat(d.fd(), name, &st, unix.AT_SYMLINK_NOFOLLOW) })
+	err := again(func() error { return unix.Fstatat(d.n, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
 	if err != nil {
 		return meta{}, err
 	}
@@ -118,7 +119,7 @@ func (d *dir) stat(name string) (meta, error) {
 
 func (d *dir) readlink(name string) (string, error) {
 	buf := make([]byte, 4096)
-	n, err := unix.Readlinkat(d.fd(), name, buf)
+	n, err := unix.Readlinkat(d.n, name, buf)
 	if err != nil {
 		return "", err
 	}
@@ -138,7 +139,7 @@ func (d *dir) create(name string, perm uint32) (*file, error) {
 func (d *dir) openat(name string, flags int, perm uint32) (*file, error) {
 	var fd int
 	err := again(func() (err error) {
-		fd, err = unix.Openat(d.fd(), name, flags|unix.O_CLOEXEC, perm)
+		fd, err = unix.Openat(d.n, name, flags|unix.O_CLOEXEC, perm)
 		return err
 	})
 	if err != nil {
@@ -148,19 +149,19 @@ func (d *dir) openat(name string, flags int, perm uint32) (*file, error) {
 }
 
 func (d *dir) rename(name string, to *dir, toName string) error {
-	return again(func() error { return unix.Renameat(d.fd(), name, to.fd(), toName) })
+	return again(func() error { return unix.Renameat(d.n, name, to.n, toName) })
 }
 
 func (d *dir) link(name string, to *dir, toName string) error {
-	return again(func() error { return unix.Linkat(d.fd(), name, to.fd(), toName, 0) })
+	return again(func() error { return unix.Linkat(d.n, name, to.n, toName, 0) })
 }
 
 func (d *dir) remove(name string) error {
-	return again(func() error { return unix.Unlinkat(d.fd(), name, 0) })
+	return again(func() error { return unix.Unlinkat(d.n, name, 0) })
 }
 
 func (d *dir) sync() error {
-	err := again(func() error { return unix.Fsync(d.fd()) })
+	err := again(func() error { return unix.Fsync(d.n) })
 	if errors.Is(err, unix.EINVAL) { // a file system that does not sync directories
 		return nil
 	}
@@ -169,7 +170,7 @@ func (d *dir) sync() error {
 
 // mayWrite asks the system whether the file may be written by us.
 func (d *dir) mayWrite(name string) error {
-	return unix.Faccessat(d.fd(), name, unix.W_OK, unix.AT_EACCESS)
+	return unix.Faccessat(d.n, name, unix.W_OK, unix.AT_EACCESS)
 }
 
 func (d *dir) entries() ([]fs.DirEntry, error) {
