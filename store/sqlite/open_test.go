@@ -87,7 +87,7 @@ func TestRestoresTriggers(t *testing.T) {
 	for _, tr := range triggers {
 		do(t, foreign, "DROP TRIGGER "+tr.name)
 	}
-	do(t, foreign, "CREATE TRIGGER leasehold_before_update BEFORE UPDATE ON jobs BEGIN SELECT 1; END")
+	do(t, foreign, "CREATE TRIGGER leasehold_guard_update AFTER UPDATE ON jobs BEGIN SELECT 1; END")
 	do(t, foreign, "DELETE FROM jobs WHERE id='gone'")
 	do(t, foreign, "UPDATE jobs SET fence=1, owner='old', until=99 WHERE id='lowered'")
 	do(t, foreign, "UPDATE jobs SET fence=5, owner='p' WHERE id='raised'")

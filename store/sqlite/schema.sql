@@ -96,7 +96,8 @@ BEGIN
     holder = CASE WHEN excluded.attempts THEN excluded.holder ELSE holder END;
 END;
 
-CREATE TRIGGER leasehold_before_update BEFORE UPDATE ON jobs
+-- After the update, which an abort takes back: a trigger before it would cost a second search.
+CREATE TRIGGER leasehold_guard_update AFTER UPDATE ON jobs
 BEGIN
   SELECT CASE
     WHEN NEW.id IS NOT OLD.id OR NEW.rowid IS NOT OLD.rowid

@@ -128,7 +128,7 @@ func TestPlainStatements(t *testing.T) {
 		// A row cannot take another's place.
 		{"UPDATE jobs SET id='k' WHERE id='j'", true, held, done},
 		{"UPDATE OR REPLACE jobs SET id='j' WHERE id='other'", true, held, done},
-		{"UPDATE OR IGNORE jobs SET id='j' WHERE id='other'", true, held, done},
+		{"UPDATE OR IGNORE jobs SET id='j' WHERE id='other'", false, held, done},
 		{"INSERT OR REPLACE INTO jobs(rowid, id) SELECT rowid, 'new' FROM jobs WHERE id='j'", true, held, done},
 		{"UPDATE OR REPLACE jobs SET rowid=(SELECT rowid FROM jobs WHERE id='j') WHERE id='other'", true, held, done},
 	} {
