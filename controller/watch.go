@@ -18,7 +18,7 @@ import (
 
 const (
 	watchGather = time.Millisecond       // from the first event of a batch to its delivery
-	watchPoll   = 2 * time.Second        // for what cannot be watched
+	watchPoll   = 2 * time.Second        // for what is not announced
 	watchRoot   = 250 * time.Millisecond // for a directory that is gone
 )
 
@@ -62,13 +62,15 @@ type watcher struct {
 	out  chan change
 	also map[string]bool
 
-	dirs  map[string]bool     // watched, absolute: whether manifests in it count
-	hops  map[string][]string // places that links lead through, absolute: the manifests they lead to
-	links map[string][]string // the reverse
-	blind map[string]error    // directories that should be watched, and why they are not
-	told  bool                // that there are some
-	lost  bool                // the root is gone
-	heal  bool                // a directory was moved: watches may have gone with it
+	dirs   map[string]bool     // watched, absolute: whether manifests in it count
+	hops   map[string][]string // places that links lead through, absolute: the manifests they lead to
+	links  map[string][]string // the reverse
+	blind  map[string]error    // directories that should be watched, and why they are not
+	told   bool                // that there are some
+	is     os.FileInfo         // the root that is watched, nil if it is gone
+	lost   bool                // it is gone
+	remote string              // the kind of its file system, if that does not announce every change
+	heal   bool                // a directory was moved: watches may have gone with it
 
 	paths map[string]bool // the batch that waits
 	batch change
@@ -123,18 +125,15 @@ func (w *watcher) Run(ctx context.Context) {
 func (w *watcher) loop(ctx context.Context, events <-chan fsnotify.Event, faults <-chan error) {
 	gather := time.NewTimer(0)
 	defer gather.Stop()
-	poll := time.NewTimer(watchPoll)
+	poll := time.NewTicker(watchPoll)
 	defer poll.Stop()
-	var polling time.Duration
+	polling := watchPoll
 	ripe := false
 	for {
 		w.settle()
 		if need := w.pollEvery(); need != polling {
-			if polling = need; need > 0 {
-				poll.Reset(need)
-			} else {
-				poll.Stop()
-			}
+			polling = need
+			poll.Reset(need)
 		}
 		var out chan<- change
 		var c change
@@ -172,7 +171,6 @@ func (w *watcher) loop(ctx context.Context, events <-chan fsnotify.Event, faults
 		case <-gather.C:
 			ripe = true
 		case <-poll.C:
-			polling = 0
 			w.retry()
 		case out <- c:
 			w.batch, w.paths, w.open = change{}, map[string]bool{}, time.Time{}
@@ -180,15 +178,13 @@ func (w *watcher) loop(ctx context.Context, events <-chan fsnotify.Event, faults
 	}
 }
 
-// pollEvery is how often to look by hand, 0 for not at all.
+// pollEvery is how often to look by hand: that the root is still the one that is watched, since
+// nobody announces that a directory far above it was moved; and for what cannot be watched.
 func (w *watcher) pollEvery() time.Duration {
-	switch {
-	case w.lost:
+	if w.lost {
 		return watchRoot
-	case len(w.blind) > 0:
-		return watchPoll
 	}
-	return 0
+	return watchPoll
 }
 
 // settle puts watches right after directories were moved, and says once if some are missing.
@@ -197,7 +193,7 @@ func (w *watcher) settle() {
 		w.heal = false
 		w.mend()
 	}
-	if len(w.blind) == 0 {
+	if len(w.blind) == 0 && w.remote == "" {
 		w.told = false
 	} else if !w.told {
 		w.told = true

@@ -34,25 +34,30 @@ func (w *watcher) watchAll() {
 		w.watch(filepath.Dir(file), false)
 	}
 	w.watch(filepath.Dir(w.root), false)
-	w.lost = !isDir(w.root)
-	if !w.lost {
+	w.is, w.lost, w.remote = nil, true, ""
+	if fi, err := os.Stat(w.root); err == nil && fi.IsDir() {
+		w.is, w.lost, w.remote = fi, false, remoteKind(w.root)
 		w.walk(w.root, false)
 	}
 }
 
 // retry tries again what could not be watched.
 func (w *watcher) retry() {
-	if w.lost {
-		if isDir(w.root) {
-			w.watchAll()
-			w.batch.Rescan = true
+	fi, err := os.Stat(w.root)
+	if err != nil || !fi.IsDir() {
+		fi = nil
+	}
+	switch {
+	case fi == nil && w.lost:
+	case fi == nil || w.lost || !os.SameFile(fi, w.is):
+		w.watchAll()
+		w.batch.Rescan = true
+	case len(w.blind) > 0 || w.remote != "":
+		for dir := range w.blind {
+			w.watch(dir, w.dirs[dir])
 		}
-		return
+		w.batch.Rescan = true
 	}
-	for dir := range w.blind {
-		w.watch(dir, w.dirs[dir])
-	}
-	w.batch.Rescan = true
 }
 
 // watch adds a directory. It must be watched before it is listed, so that nothing is missed.
@@ -207,6 +212,9 @@ func (w *watcher) follow(path string) (hops []string) {
 
 // blindness says in one sentence what cannot be watched.
 func (w *watcher) blindness() error {
+	if len(w.blind) == 0 {
+		return fmt.Errorf("%s is on %s, which does not announce changes made elsewhere: it is scanned every %v, too", w.root, w.remote, watchPoll)
+	}
 	dirs := make([]string, 0, len(w.blind))
 	for dir := range w.blind {
 		dirs = append(dirs, dir)
@@ -230,9 +238,4 @@ func (w *watcher) rel(name string) string {
 		return name
 	}
 	return filepath.ToSlash(rel)
-}
-
-func isDir(name string) bool {
-	fi, err := os.Stat(name)
-	return err == nil && fi.IsDir()
 }

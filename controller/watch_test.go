@@ -347,6 +347,21 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// Nobody announces that a directory further up was moved.
+func TestWatchMovedFarAbove(t *testing.T) {
+	base := files{t, t.TempDir()}
+	base.mkdir("a/b/c/jobs")
+	m := newMirror(t, base.path("a/b/c/jobs"))
+	base.write("a/b/c/jobs/a.yaml", "1")
+	m.agrees("a.yaml")
+	base.mv("a", "x")
+	base.mkdir("a/b/c/jobs")
+	base.write("a/b/c/jobs/b.yaml", "1")
+	m.agrees("b.yaml")
+	base.write("a/b/c/jobs/b.yaml", "22")
+	m.agrees("b.yaml")
+}
+
 // A root that is itself a link, as where releases are switched.
 func TestWatchLinkedRoot(t *testing.T) {
 	f := newFiles(t)

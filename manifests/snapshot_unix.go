@@ -70,7 +70,7 @@ func rootIdentity(r *os.Root) (Sig, error) {
 func (t *Tree) openDir(path string) (*dir, error) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	f, err := t.root.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
+	f, err := t.root.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -211,10 +211,11 @@ func (f *file) read(size int64) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if m == 0 {
+		// A file's end is the only reason for a short read.
+		short := m < len(buf)-n
+		if n += m; short {
 			break
 		}
-		n += m
 	}
 	return buf[:n:n], nil
 }

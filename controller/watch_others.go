@@ -1,0 +1,5 @@
+//go:build !linux
+
+package controller
+
+func remoteKind(string) string { return "" }
