@@ -210,7 +210,7 @@ func eventTable(events []store.Event) *metav1.Table {
 	for _, e := range events {
 		namespace, name := splitID(e.ID)
 		t.Rows = append(t.Rows, metav1.TableRow{
-			Cells:  []any{eventAge(e), eventType(e), eventReason(e), "job/" + plain(name), plain(eventText(e))},
+			Cells:  []any{eventAge(e), fmt.Sprintf("%-7s", eventType(e)), eventReason(e), "job/" + plain(name), plain(eventText(e))},
 			Object: runtime.RawExtension{Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: plain(namespace)}}},
 		})
 	}

@@ -56,8 +56,11 @@ func (b *browser) follow(ctx context.Context, f func([]*jobView) (enough bool, e
 	}
 }
 
+// expiryRest is how long a controller has to react to a lease that has run out.
+const expiryRest = 250 * time.Millisecond
+
 // nextLook is how long nothing can change without an event: until a file has settled, or a lease on
-// the system clock has run out.
+// the system clock has run out and no controller has reacted.
 func nextLook(views []*jobView, soon bool) time.Duration {
 	if soon {
 		return manifests.Unsettled
@@ -66,7 +69,7 @@ func nextLook(views []*jobView, soon bool) time.Duration {
 	for _, v := range views {
 		if v.State == stateLeased && v.System() {
 			left := time.Duration(min(v.Row.Until-now, 1e9) * float64(time.Second))
-			next = min(next, max(left, 0)+time.Millisecond)
+			next = min(next, max(left, 0)+expiryRest)
 		}
 	}
 	return next

@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/liggitt/tabwriter"
 	"github.com/spf13/cobra"
@@ -193,41 +196,24 @@ func (o *getting) footnote(views []*jobView) {
 
 // follow prints the jobs, and then each one that changes.
 func (o *getting) follow(ctx context.Context, b *browser) error {
-	shown := map[string]string{} // by document: what was printed
-	last := map[string]*jobView{}
+	seen := map[string]*seenJob{}
 	first := true
 	return b.follow(ctx, func(views []*jobView) (bool, error) {
 		picked, missing := o.pick(views)
-		if first && len(missing) > 0 && !o.ignoreNotFound {
-			return true, o.show(picked, missing)
-		}
-		if first && len(picked) == 0 && o.table != nil && !o.watchOnly {
-			fmt.Fprintln(o.g.Err, o.nothing())
-		}
-		if first && o.sortBy != "" && len(picked) > 0 {
-			if err := sortBy(picked, o.sortBy); err != nil {
-				return false, err
+		if first {
+			if len(missing) > 0 && !o.ignoreNotFound {
+				return true, o.show(picked, missing)
+			}
+			if len(picked) == 0 && o.table != nil && !o.watchOnly {
+				fmt.Fprintln(o.g.Err, o.nothing())
+			}
+			if o.sortBy != "" && len(picked) > 0 {
+				if err := sortBy(picked, o.sortBy); err != nil {
+					return false, err
+				}
 			}
 		}
-		var changed []*jobView
-		there := map[string]bool{}
-		for _, v := range picked {
-			key := v.key()
-			there[key] = true
-			if face := o.face(v); shown[key] != face {
-				shown[key], last[key] = face, v
-				changed = append(changed, v)
-			}
-		}
-		for key, v := range last {
-			if !there[key] {
-				gone := *v
-				gone.State, gone.Note = stateDeleted, "the manifest is gone, or no longer what was asked for"
-				changed = append(changed, &gone)
-				delete(last, key)
-				delete(shown, key)
-			}
-		}
+		changed := o.changed(b, seen, picked, first)
 		listed := first
 		first = false
 		if listed && o.watchOnly {
@@ -235,6 +221,64 @@ func (o *getting) follow(ctx context.Context, b *browser) error {
 		}
 		return false, o.printChanged(changed)
 	})
+}
+
+// seenJob is a job as it was last printed, and how long it has been otherwise.
+type seenJob struct {
+	view *jobView
+	face string
+	odd  time.Time // since when it has been stale or gone
+}
+
+// staleRest is how long a controller has to decide from a new spec before that is worth a row.
+const staleRest = 250 * time.Millisecond
+
+// changed returns the jobs that look other than when they were last printed. A spec that nobody has
+// decided from, and an absence, have to last before they count.
+func (o *getting) changed(b *browser, seen map[string]*seenJob, picked []*jobView, first bool) (changed []*jobView) {
+	now := time.Now()
+	lasts := func(s *seenJob, d time.Duration) bool {
+		if s.odd.IsZero() {
+			s.odd = now
+		}
+		if rest := d - now.Sub(s.odd); rest > 0 {
+			b.lookAgain(rest)
+			return false
+		}
+		return true
+	}
+	there := map[string]bool{}
+	for _, v := range picked {
+		key := v.key()
+		there[key] = true
+		s := seen[key]
+		if s == nil {
+			s = &seenJob{}
+			seen[key] = s
+		}
+		face := o.face(v)
+		if !first && s.face != face && (v.Stale() || v.State == statePending) && !lasts(s, staleRest) {
+			continue
+		}
+		s.odd = time.Time{}
+		if s.face != face {
+			s.view, s.face = v, face
+			changed = append(changed, v)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(seen)) {
+		s := seen[key]
+		if there[key] || !lasts(s, absence) {
+			continue
+		}
+		delete(seen, key)
+		if s.view != nil {
+			gone := *s.view
+			gone.State, gone.Note = stateDeleted, "the manifest is gone, or is no longer what was asked for"
+			changed = append(changed, &gone)
+		}
+	}
+	return changed
 }
 
 func (o *getting) printChanged(views []*jobView) error {
