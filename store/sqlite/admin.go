@@ -2,9 +2,7 @@ package sqlite
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql/driver"
-	"encoding/hex"
 	"fmt"
 	"math"
 
@@ -14,15 +12,13 @@ import (
 // Rotate makes an outdated copy usable again: the store takes a new identity and remembers the
 // former one at its revision, running leases end, and every fence of a job that is not done jumps.
 func (db *DB) Rotate(ctx context.Context) (stamp store.Stamp, err error) {
-	var random [4]byte
-	rand.Read(random[:])
 	err = db.submit(ctx, &request{solo: func(s *session) error {
 		return db.write(s, func(m meta) ([]store.Event, error) {
 			if err := s.run(`INSERT OR REPLACE INTO leasehold_former(identity, revision) VALUES(?1, ?2)`,
 				m.stamp.Identity, m.stamp.Revision); err != nil {
 				return nil, err
 			}
-			stamp = store.Stamp{Identity: hex.EncodeToString(random[:]), Revision: m.stamp.Revision + 1}
+			stamp = store.Stamp{Identity: randomWord(), Revision: m.stamp.Revision + 1}
 			if err := s.run(`UPDATE leasehold_meta SET identity = ?1`, stamp.Identity); err != nil {
 				return nil, err
 			}
@@ -109,12 +105,12 @@ func (db *DB) Changes(ctx context.Context) (ids []string, all bool, err error) {
 		}
 		if !db.follows {
 			db.cache = nil
-			if err := s.run("UPDATE leasehold_meta SET reader = 1"); err != nil {
+			if err := s.run("UPDATE leasehold_meta SET readers = readers + 1"); err != nil {
 				return err
 			}
 		}
 		last, next := db.seen, db.seen+1
-		read, err := prepare(s.conn, "SELECT seq, id FROM leasehold_changes WHERE seq > ?1 ORDER BY seq")
+		read, err := prepare(s.conn, "SELECT seq, id, origin FROM leasehold_changes WHERE seq > ?1 ORDER BY seq")
 		if err != nil {
 			return err
 		}
@@ -124,7 +120,7 @@ func (db *DB) Changes(ctx context.Context) (ids []string, all bool, err error) {
 			last, _ = row[0].(int64)
 			all = all || last != next
 			next = last + 1
-			if id, ok := row[1].(string); ok && !seen[id] {
+			if id, ok := row[1].(string); ok && !seen[id] && row[2] != db.origin {
 				seen[id] = true
 				ids = append(ids, id)
 			}

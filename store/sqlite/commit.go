@@ -43,8 +43,8 @@ func rowFault(err error) bool {
 
 // meta is what a transaction reads of the store before it decides.
 type meta struct {
-	stamp  store.Stamp
-	reader bool
+	stamp   store.Stamp
+	readers int64 // of leasehold_changes
 }
 
 func (s *session) readMeta() (m meta, err error) {
@@ -53,8 +53,7 @@ func (s *session) readMeta() (m meta, err error) {
 		found = true
 		m.stamp.Identity, _ = row[0].(string)
 		m.stamp.Revision, _ = row[1].(int64)
-		reader, _ := row[2].(int64)
-		m.reader = reader != 0
+		m.readers, _ = row[2].(int64)
 		return nil
 	})
 	if err == nil && !found {
@@ -158,9 +157,9 @@ func (db *DB) transact(s *session, batch []*request) (err error) {
 		if err := db.record(s, events); err != nil {
 			return err
 		}
-		if m.reader && !db.follows {
+		if m.readers > 1 || m.readers == 1 && !db.follows {
 			for _, id := range changed {
-				if _, err := s.feed.exec(id); err != nil {
+				if _, err := s.feed.exec(id, db.origin); err != nil {
 					return err
 				}
 			}
@@ -229,12 +228,6 @@ func (db *DB) record(s *session, events []store.Event) error {
 		for _, e := range db.cache {
 			e.tail = nil // its rows may be gone
 		}
-	}
-	if db.seen > db.trimmed {
-		if _, err := s.trimFeed.exec(db.seen); err != nil {
-			return err
-		}
-		db.trimmed = db.seen
 	}
 	return nil
 }

@@ -172,7 +172,7 @@ func TestChanges(t *testing.T) {
 	do(t, foreign, "INSERT INTO jobs(id) VALUES('k'); UPDATE jobs SET owner='p', fence=fence+1, until=3 WHERE id='k'; DELETE FROM jobs WHERE id='before'")
 	check(false, "before", "j", "k")
 	check(false)
-	db.Enqueue(ctx, "own2") // drops what was read
+	db.Enqueue(ctx, "own2")
 	do(t, foreign, "UPDATE jobs SET owner=NULL, until=0 WHERE id='k'")
 	check(false, "k")
 	do(t, foreign, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<25000) INSERT INTO jobs(id) SELECT 'many'||i FROM n")
@@ -185,6 +185,27 @@ func TestChanges(t *testing.T) {
 	}
 	do(t, foreign, "UPDATE jobs SET until=1 WHERE id='k'")
 	check(false, "k")
+}
+
+// Two that follow see each other's decisions, and neither its own.
+func TestChangesOfTwoReaders(t *testing.T) {
+	ctx := t.Context()
+	path := filepath.Join(t.TempDir(), "jobs.db")
+	a, b := open(t, path), open(t, path)
+	for _, db := range []*DB{a, b} {
+		if _, all, err := db.Changes(ctx); !all || err != nil {
+			t.Fatal(all, err)
+		}
+	}
+	a.Changes(ctx)
+	a.Enqueue(ctx, "by-a")
+	b.Enqueue(ctx, "by-b")
+	if ids, all, err := a.Changes(ctx); !slices.Equal(ids, []string{"by-b"}) || all || err != nil {
+		t.Error(ids, all, err)
+	}
+	if ids, all, err := b.Changes(ctx); !slices.Equal(ids, []string{"by-a"}) || all || err != nil {
+		t.Error(ids, all, err)
+	}
 }
 
 func TestRotate(t *testing.T) {

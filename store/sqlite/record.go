@@ -18,9 +18,11 @@ const (
 
 	sqlLoadOne  = sqlColumns + `(SELECT ?1 AS value)` + sqlBeside
 	sqlLoadMany = sqlColumns + `json_each(?1)` + sqlBeside
-	sqlLoadAll  = sqlColumns + `(SELECT id AS value FROM jobs WHERE id IS NOT NULL ORDER BY id)` + sqlBeside + ` ORDER BY k.value`
+	sqlLoadAll  = `SELECT j.id, j.id, j.owner, j.until, j.fence, j.result, j.done,
+	m.id, m.high, m.holder, m.attempts, m.memory
+	FROM jobs j LEFT JOIN leasehold_memory m ON m.id = j.id WHERE j.id IS NOT NULL ORDER BY j.id`
 
-	sqlMeta = `SELECT identity, revision, reader FROM leasehold_meta`
+	sqlMeta = `SELECT identity, revision, readers FROM leasehold_meta`
 
 	// What was loaded is repeated as a guard.
 	sqlInsert = `INSERT INTO jobs(id, owner, until, fence, result, done) VALUES(?1, ?2, ?3, ?4, ?5, ?6)`
@@ -53,7 +55,11 @@ func scan(row []driver.Value) *entry {
 			err = fmt.Errorf(format, args...)
 		}
 	}
-	r.ID, _ = row[0].(string)
+	var ok bool
+	if r.ID, ok = row[0].(string); !ok {
+		r.ID = fmt.Sprintf("%v", row[0])
+		fail("id is no text")
+	}
 	if row[1] != nil {
 		r.Exists, r.Known = true, true
 		switch v := row[2].(type) {

@@ -2,10 +2,8 @@ package sqlite
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	_ "embed"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"regexp"
@@ -182,9 +180,7 @@ func (db *DB) migrate(ctx context.Context) error {
 			return fmt.Errorf("%.40s: %w", stmt, err)
 		}
 	}
-	var random [4]byte
-	rand.Read(random[:])
-	_, err = db.conn.ExecContext(ctx, `INSERT OR IGNORE INTO leasehold_meta(one, identity, revision) VALUES(1, ?, 0)`, hex.EncodeToString(random[:]))
+	_, err = db.conn.ExecContext(ctx, `INSERT OR IGNORE INTO leasehold_meta(one, identity, revision) VALUES(1, ?, 0)`, randomWord())
 	if err != nil {
 		return err
 	}

@@ -12,13 +12,14 @@ CREATE TABLE IF NOT EXISTS jobs(
 );
 
 -- One row. writer is 1 inside our own transactions, so that triggers can tell them from a foreign
--- program's; reader is 1 while somebody follows leasehold_changes.
+-- program's; readers counts those who follow leasehold_changes, and those who went away without a
+-- word.
 CREATE TABLE IF NOT EXISTS leasehold_meta(
   one INTEGER PRIMARY KEY CHECK(one = 1),
   identity TEXT NOT NULL,
   revision INTEGER NOT NULL,
   writer INTEGER NOT NULL DEFAULT 0,
-  reader INTEGER NOT NULL DEFAULT 0,
+  readers INTEGER NOT NULL DEFAULT 0,
   directory TEXT NOT NULL DEFAULT ''
 );
 
@@ -54,10 +55,12 @@ CREATE TABLE IF NOT EXISTS leasehold_history(
 
 CREATE INDEX IF NOT EXISTS leasehold_history_id ON leasehold_history(id);
 
--- Which jobs changed, for a reader in another process. The latest row is never dropped.
+-- Which jobs changed, for readers in other processes. origin is the connection of ours that wrote, if
+-- it was one of ours. The latest row is never dropped.
 CREATE TABLE IF NOT EXISTS leasehold_changes(
   seq INTEGER PRIMARY KEY,
-  id TEXT NOT NULL
+  id TEXT NOT NULL,
+  origin TEXT
 );
 
 -- A trigger cannot see whether the INSERT was OR IGNORE, OR REPLACE or an upsert. Over a done job
@@ -83,7 +86,7 @@ BEGIN
   SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER), NEW.id, 'enqueued', COALESCE(NEW.owner, ''), NEW.fence,
     COALESCE(NEW.until, 0), 'sql'
   FROM leasehold_meta WHERE writer = 0;
-  INSERT INTO leasehold_changes(id) SELECT NEW.id FROM leasehold_meta WHERE writer = 0 AND reader;
+  INSERT INTO leasehold_changes(id) SELECT NEW.id FROM leasehold_meta WHERE writer = 0 AND readers > 0;
   UPDATE jobs SET owner = NULL, until = 0, fence = (SELECT high FROM leasehold_memory WHERE id = NEW.id)
   WHERE id = NEW.id AND EXISTS (
     SELECT 1 FROM leasehold_memory m WHERE m.id = NEW.id AND (
@@ -162,7 +165,7 @@ BEGIN
   WHERE v.verb <> 'renewed' OR NOT EXISTS (
     SELECT 1 FROM leasehold_history WHERE seq = (SELECT max(seq) FROM leasehold_history WHERE id = NEW.id)
       AND verb = 'renewed' AND reason = '' AND actor = 'sql' AND owner = COALESCE(NEW.owner, '') AND fence = NEW.fence);
-  INSERT INTO leasehold_changes(id) SELECT NEW.id FROM leasehold_meta WHERE reader;
+  INSERT INTO leasehold_changes(id) SELECT NEW.id FROM leasehold_meta WHERE readers > 0;
 END;
 
 CREATE TRIGGER leasehold_foreign_delete AFTER DELETE ON jobs
@@ -170,7 +173,7 @@ WHEN OLD.id IS NOT NULL AND (SELECT writer FROM leasehold_meta) = 0
 BEGIN
   INSERT INTO leasehold_history(at, id, verb, owner, fence, actor)
   VALUES (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER), OLD.id, 'deleted', COALESCE(OLD.owner, ''), OLD.fence, 'sql');
-  INSERT INTO leasehold_changes(id) SELECT OLD.id FROM leasehold_meta WHERE reader;
+  INSERT INTO leasehold_changes(id) SELECT OLD.id FROM leasehold_meta WHERE readers > 0;
 END;
 
 CREATE TRIGGER leasehold_history_stays
@@ -179,7 +182,7 @@ BEGIN
   SELECT RAISE(ABORT, 'leasehold: the history cannot change');
 END;
 
--- A reader that went away without a word must not let the feed grow for ever.
+-- A reader that falls behind this far looks at everything.
 CREATE TRIGGER leasehold_changes_bound AFTER INSERT ON leasehold_changes
 WHEN NEW.seq % 1000 = 0
 BEGIN

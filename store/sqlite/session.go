@@ -19,7 +19,7 @@ type session struct {
 	load, loadMany             *stmt
 	insert, lease, full, side  *stmt
 	tail, event, events, count *stmt
-	trim, feed, trimFeed       *stmt
+	trim, feed                 *stmt
 }
 
 // eventRows is how many events go into one INSERT where there are as many.
@@ -50,8 +50,7 @@ func newSession(conn driver.Conn) (*session, error) {
 		{&s.events, sqlEvent(eventRows)},
 		{&s.count, "UPDATE leasehold_history SET count = count + ?1 WHERE seq = ?2"},
 		{&s.trim, "DELETE FROM leasehold_history WHERE seq <= (SELECT max(seq) FROM leasehold_history) - ?1"},
-		{&s.feed, "INSERT INTO leasehold_changes(id) VALUES(?1)"},
-		{&s.trimFeed, "DELETE FROM leasehold_changes WHERE seq <= ?1 AND seq < (SELECT max(seq) FROM leasehold_changes)"},
+		{&s.feed, "INSERT INTO leasehold_changes(id, origin) VALUES(?1, ?2)"},
 	} {
 		var err error
 		if *p.stmt, err = prepare(conn, p.sql); err != nil {
@@ -64,7 +63,7 @@ func newSession(conn driver.Conn) (*session, error) {
 
 func (s *session) close() {
 	for _, st := range []*stmt{s.begin, s.commit, s.rollback, s.meta, s.former, s.dataVersion, s.mark, s.unmark, s.load, s.loadMany,
-		s.insert, s.lease, s.full, s.side, s.tail, s.event, s.events, s.count, s.trim, s.feed, s.trimFeed} {
+		s.insert, s.lease, s.full, s.side, s.tail, s.event, s.events, s.count, s.trim, s.feed} {
 		if st != nil {
 			st.stmt.Close()
 		}

@@ -12,8 +12,10 @@ package sqlite
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"database/sql/driver"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -75,7 +77,7 @@ type DB struct {
 	follows   bool          // Changes has been called
 	version   int64         // data_version that Changes saw
 	seen      int64         // the last row of the feed that Changes read
-	trimmed   int64         // the last row of the feed that was dropped
+	origin    string        // names db in the feed
 
 	mu       sync.Mutex
 	queue    []*request
@@ -102,7 +104,7 @@ func Open(ctx context.Context, path string, opts Options) (*DB, error) {
 	} else if dir, err := filepath.EvalSymlinks(filepath.Dir(abs)); err == nil {
 		abs = filepath.Join(dir, filepath.Base(abs))
 	}
-	db := &DB{path: abs, opts: opts.withDefaults()}
+	db := &DB{path: abs, opts: opts.withDefaults(), origin: randomWord()}
 	before, err := os.Stat(abs)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -117,10 +119,14 @@ func Open(ctx context.Context, path string, opts Options) (*DB, error) {
 	case !before.Mode().IsRegular():
 		return nil, fmt.Errorf("%s is not a regular file", abs)
 	}
-	if err := db.open(ctx, db.dsn("")); err != nil {
+	mode := "rwc"
+	if opts.MustExist {
+		mode = "rw"
+	}
+	if err := db.open(ctx, db.dsn(mode, "")); err != nil {
 		return nil, err
 	}
-	db.reader, err = sql.Open("sqlite", db.dsn("&_pragma=query_only(1)"))
+	db.reader, err = sql.Open("sqlite", db.dsn("rw", "&_pragma=query_only(1)"))
 	if err != nil {
 		db.shut()
 		return nil, err
@@ -136,7 +142,7 @@ func Open(ctx context.Context, path string, opts Options) (*DB, error) {
 
 // OpenMemory opens an empty store that lives in memory and ends with Close.
 func OpenMemory(ctx context.Context, opts Options) (*DB, error) {
-	db := &DB{path: "memory", opts: opts.withDefaults(), memory: true}
+	db := &DB{path: "memory", opts: opts.withDefaults(), memory: true, origin: randomWord()}
 	if err := db.open(ctx, "file::memory:"); err != nil {
 		return nil, err
 	}
@@ -144,16 +150,12 @@ func OpenMemory(ctx context.Context, opts Options) (*DB, error) {
 }
 
 // dsn names the file with the pragmas that every connection needs.
-func (db *DB) dsn(more string) string {
+func (db *DB) dsn(mode, more string) string {
 	slashed := filepath.ToSlash(db.path)
 	if !strings.HasPrefix(slashed, "/") {
 		slashed = "/" + slashed // a drive letter
 	}
 	u := url.URL{Scheme: "file", Path: slashed}
-	mode := "rwc"
-	if db.opts.MustExist {
-		mode = "rw"
-	}
 	return fmt.Sprintf("%s?mode=%s&_pragma=busy_timeout(%d)&_pragma=synchronous(FULL)&_pragma=foreign_keys(0)%s",
 		u.String(), mode, db.opts.BusyTimeout.Milliseconds(), more)
 }
@@ -183,6 +185,13 @@ func (db *DB) open(ctx context.Context, dsn string) (err error) {
 	})
 }
 
+// randomWord returns 8 hexadecimal digits.
+func randomWord() string {
+	var b [4]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
 // Close writes what waits, ends all later calls with [store.ErrClosed], and closes the file.
 func (db *DB) Close() error {
 	db.mu.Lock()
@@ -194,7 +203,7 @@ func (db *DB) Close() error {
 	err := db.submit(context.Background(), &request{solo: func(s *session) error {
 		err := db.flush(s)
 		if db.follows {
-			_ = s.run("UPDATE leasehold_meta SET reader = 0")
+			_ = s.run("UPDATE leasehold_meta SET readers = max(readers - 1, 0)")
 		}
 		db.mu.Lock()
 		defer db.mu.Unlock()
