@@ -64,6 +64,10 @@ func Decode(path string, data []byte) *File {
 		return f
 	}
 	for _, s := range splitFile(data) {
+		if len(f.Docs) >= maxDocs {
+			f.addError(&Error{Path: path, Line: s.line, Detail: fmt.Sprintf("more than %d objects in one file; what follows is left out", maxDocs)})
+			break
+		}
 		units, err := parse(path, data, s)
 		if err != nil {
 			f.addError(err)
@@ -99,6 +103,10 @@ func (f *File) decodeUnit(data []byte, u *unit) {
 		return
 	}
 	if len(docs) == 0 {
+		// Such a mapping has no keys that an object could have.
+		if text, ok := braces(data[u.lo:u.hi], u.root); ok {
+			f.addError(errorAt(f.Path, data, u.lo, u.line, u.root.off, "", "a template that has not been rendered: "+shorten(text)))
+		}
 		return
 	}
 	whole, err := u.convert(data)
@@ -113,6 +121,16 @@ func (f *File) decodeUnit(data []byte, u *unit) {
 		}
 		d.decode(f.Path, data, whole)
 	}
+}
+
+// braces tells a document that is nothing but {{ … }}, which YAML reads as a mapping whose key is a
+// mapping.
+func braces(text []byte, root *node) (string, bool) {
+	if root == nil || root.kind != mappingNode || root.style != flowStyle || len(root.kids) == 0 || root.kids[0].kind != mappingNode {
+		return "", false
+	}
+	m := template.Find(text)
+	return string(m), m != nil
 }
 
 // maxDocs bounds what aliases in a list can grow to.
@@ -317,6 +335,10 @@ func lenientStatus(v any) *JobStatus {
 		return nil
 	}
 	s := new(JobStatus)
+	if lenient(m, s) { // as nearly always
+		return s
+	}
+	s = new(JobStatus)
 	keys := make([]string, 0, len(m))
 	for k := range m {
 		keys = append(keys, k)

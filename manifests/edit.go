@@ -292,35 +292,52 @@ func (f *File) attempt(before *view, changes []change, place int) ([]byte, error
 			return nil, f.fail(c, "cannot be set: another part of the document decides this value")
 		}
 	}
-	for _, c := range changes {
-		for _, v := range []*view{before, after} {
-			d, whole := v.target(f, c)
-			if d == nil {
-				return nil, f.fail(c, "there is no such document")
-			}
-			without(whole, slices.Concat(d.path, c.path), len(d.path))
-		}
-	}
-	same := reflect.DeepEqual(before.values, after.values)
-	if err := before.restore(); err != nil {
-		return nil, f.fail(changes[0], err.Error())
-	}
-	if !same {
+	if !reflect.DeepEqual(before.rest(f, changes), after.rest(f, changes)) {
 		return nil, f.fail(changes[0], "cannot be set without changing more than this value; is it shared by an anchor?")
 	}
 	return text, nil
 }
 
-// restore makes the values anew after without has changed them.
-func (v *view) restore() (err error) {
-	for i, u := range v.units {
-		if v.values[i] != nil {
-			if v.values[i], err = u.convert(v.data); err != nil {
-				return err
-			}
-		}
+// rest returns the values without those that the changes set. What it has in common with them
+// must not be written to.
+func (v *view) rest(f *File, changes []change) []any {
+	values := slices.Clone(v.values)
+	deepest := make([]int, len(values))
+	for _, c := range changes {
+		d, _ := v.target(f, c)
+		u := slices.Index(v.units, d.unit)
+		deepest[u] = max(deepest[u], len(d.path)+len(c.path))
 	}
-	return nil
+	for i, depth := range deepest {
+		values[i] = spine(values[i], depth)
+	}
+	for _, c := range changes {
+		d, _ := v.target(f, c)
+		without(values[slices.Index(v.units, d.unit)], slices.Concat(d.path, c.path), len(d.path))
+	}
+	return values
+}
+
+// spine copies a value down to a depth.
+func spine(v any, depth int) any {
+	if depth == 0 {
+		return v
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		c := make(map[string]any, len(v))
+		for k, e := range v {
+			c[k] = spine(e, depth-1)
+		}
+		return c
+	case []any:
+		c := make([]any, len(v))
+		for i, e := range v {
+			c[i] = spine(e, depth-1)
+		}
+		return c
+	}
+	return v
 }
 
 func lookup(v any, path []any) (any, bool) {

@@ -197,7 +197,7 @@ func (n *node) end(data []byte) int {
 		off = n.content(data)
 		pair := off < len(data) && data[off] != '{' && data[off] != '['
 		if len(n.kids) > 0 {
-			off = n.kids[len(n.kids)-1].end(data)
+			off = n.lastEnd(data)
 			if pair { // [a: b] is a mapping without braces
 				return off
 			}
@@ -208,16 +208,27 @@ func (n *node) end(data []byte) int {
 			off = skipSpace(data, off)
 			if off < len(data) {
 				off++
-				if c := data[off-1]; c == '}' || c == ']' {
+				if c := data[off-1]; c == '}' && n.kind == mappingNode || c == ']' && n.kind == sequenceNode {
 					break
 				}
 			}
 		}
 		return off
 	case len(n.kids) > 0:
-		return n.kids[len(n.kids)-1].end(data)
+		return n.lastEnd(data)
 	}
 	return off
+}
+
+// lastEnd returns the end of a collection's last value; a value that is left out may be placed
+// before the end of its key.
+func (n *node) lastEnd(data []byte) int {
+	last := len(n.kids) - 1
+	end := n.kids[last].end(data)
+	if n.kind == mappingNode && n.kids[last].off == end {
+		end = max(end, n.kids[last-1].end(data))
+	}
+	return end
 }
 
 // skipSpace skips blanks, line breaks and comments.

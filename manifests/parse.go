@@ -36,6 +36,9 @@ func parse(path string, data []byte, s span) ([]*unit, *Error) {
 	if i, detail := badText(text); i >= 0 {
 		return nil, errorAt(path, data, s.lo, s.line, s.lo+i, "", detail)
 	}
+	if marks(text) > maxMarks {
+		return nil, errorAt(path, data, s.lo, s.line, s.lo, "", "the document is too large: it consists of too many values")
+	}
 	y, err := parseYAML(text)
 	p := newPlaces(data, s.lo, s.hi)
 	if err != nil {
@@ -52,6 +55,25 @@ func parse(path string, data []byte, s span) ([]*unit, *Error) {
 		return nil, errorAt(path, data, s.lo, s.line, u.root.off, "", detail)
 	}
 	return []*unit{u}, nil
+}
+
+// maxMarks bounds the memory that parsing takes, some 400 bytes for each. A job of 200,000 workers
+// stays below.
+const maxMarks = 2 << 20
+
+// marks counts the characters that begin or part values, and so bounds their number.
+func marks(text []byte) int {
+	if len(text) <= maxMarks {
+		return 0
+	}
+	n := 0
+	for _, c := range text {
+		switch c {
+		case ',', ':', '-', '?', '[', '{', '\n', '\r':
+			n++
+		}
+	}
+	return n
 }
 
 // parseYAML returns nil if there is nothing but comments.

@@ -71,8 +71,10 @@ type checker struct {
 	more int
 }
 
+func (c *checker) full() bool { return len(c.errs) >= maxErrors }
+
 func (c *checker) add(n *node, path, detail string) {
-	if len(c.errs) >= maxErrors {
+	if c.full() {
 		c.more++
 		return
 	}
@@ -347,7 +349,9 @@ func (c *checker) entries(f field, visit func(field), m map[string]any, mode ...
 			if isMerge(d.kids[i]) || k == nil || k.kind != scalarNode {
 				continue
 			}
-			if first := own[k.value]; first != nil && depth == 0 {
+			if first := own[k.value]; first != nil && depth == 0 && c.full() {
+				c.more++
+			} else if first != nil && depth == 0 {
 				line := c.unit.line + bytes.Count(c.data[c.unit.lo:first.off], []byte{'\n'})
 				c.add(d.kids[i], join(f.path, shorten(k.value)), fmt.Sprintf("duplicate field %q; it is already in line %d", shorten(k.value), line))
 			}

@@ -453,7 +453,13 @@ func (e *editor) replaceFlow(n *node, k int, value *node) error {
 
 func (e *editor) removeFlow(n *node, k int) error {
 	key, old := n.kids[k], n.kids[k+1]
-	end := max(old.end(e.data), key.end(e.data))
+	end := old.end(e.data)
+	if end == old.off { // nothing is there, and its place is vague
+		end = key.end(e.data)
+		if i := skipSpace(e.data, end); i < len(e.data) && e.data[i] == ':' {
+			end = i + 1
+		}
+	}
 	switch {
 	case k+2 < len(n.kids):
 		e.splice(key.off, n.kids[k+2].off, "")
