@@ -36,6 +36,8 @@ type Source interface {
 	// with those that may have changed. It calls ready once the first were found, and stored when
 	// the store may have been written to. It returns when ctx is done, or with the fault that ended it.
 	Watch(ctx context.Context, found func(keys []string), ready, stored func()) error
+	// Name is what a user would call the key.
+	Name(key string) string
 	// Load reads what a key holds. Errors: fs.ErrNotExist; manifests.ErrBusy while somebody is
 	// writing it; others, which concern this key alone.
 	Load(key string) (*Manifest, error)
@@ -47,9 +49,8 @@ type Source interface {
 
 // Manifest is what a key of the source holds.
 type Manifest struct {
-	Key   string
-	Shown string // the key as the user would name it
-	File  *manifests.File
+	Key  string
+	File *manifests.File
 	// Settled is false if the content may have changed within the grain of its timestamp, or is
 	// fresh enough to be unfinished: it has to be looked at again.
 	Settled bool
@@ -312,7 +313,8 @@ func (c *Controller) next(ctx context.Context) bool {
 	}
 	c.finish(key, asked, p, err)
 	if err != nil {
-		c.diary.state(slog.LevelWarn, key, err.Error(), slog.String("file", key))
+		name := c.source.Name(key)
+		c.diary.state(slog.LevelWarn, key, strings.TrimPrefix(err.Error(), key+": "), slog.String("file", name))
 		c.queue.AddRateLimited(key)
 		return true
 	}
@@ -363,14 +365,13 @@ func (c *Controller) reconcile(ctx context.Context, key string) (pass, error) {
 	m, err := c.load(key)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return c.gone(key), nil
+		return c.gone(key, err), nil
 	case errors.Is(err, manifests.ErrBusy):
 		return c.patience(key), nil
-	case errors.Is(err, manifests.ErrNotRegular), errors.Is(err, manifests.ErrOutside):
+	case errors.Is(err, manifests.ErrNotRegular), errors.Is(err, manifests.ErrOutside), errors.Is(err, manifests.ErrTooLarge):
 		// What stands there is no manifest, and stays so until an event tells otherwise. Its jobs
 		// are frozen.
-		c.diary.state(slog.LevelWarn, key+" errors", err.Error(), slog.String("file", key))
-		c.refuse(key, 1)
+		c.noManifest(key, err)
 		return pass{after: never}, nil
 	case err != nil:
 		return pass{after: never}, err
@@ -428,19 +429,28 @@ func (c *Controller) load(key string) (*Manifest, error) {
 }
 
 // gone waits until a manifest has been absent long enough, and then lets others take its ids over.
-func (c *Controller) gone(key string) pass {
+func (c *Controller) gone(key string, why error) pass {
 	now := c.opt.Now()
 	since, known := c.index.absent(key, now)
-	if !known {
-		return pass{after: never}
-	}
-	if left := absence - now.Sub(since); left > 0 && left <= absence {
+	if left := absence - now.Sub(since); known && left > 0 && left <= absence {
 		return pass{after: left, unsettled: true}
 	}
-	c.enqueue(c.index.drop(key)...)
 	c.refuse(key, 0)
-	c.opt.Log.Info("the manifest is gone; its jobs get no further lease", slog.String("file", key))
+	if known {
+		c.enqueue(c.index.drop(key)...)
+		c.opt.Log.Info("the manifest is gone; its jobs get no further lease", slog.String("file", c.source.Name(key)))
+	}
+	if errors.Is(why, manifests.ErrDangling) {
+		c.noManifest(key, why)
+	}
 	return pass{after: never}
+}
+
+// noManifest tells of something that stands in the place of a manifest.
+func (c *Controller) noManifest(key string, why error) {
+	name := c.source.Name(key)
+	c.diary.state(slog.LevelWarn, key+" errors", name+strings.TrimPrefix(why.Error(), key), slog.String("file", name))
+	c.refuse(key, 1)
 }
 
 // patience waits for somebody who is writing: a millisecond at first, doubling.
@@ -461,9 +471,10 @@ func idsOf(m *Manifest) []string {
 // report tells what is wrong in a manifest, beside duplicates, and counts what is not accepted.
 func (c *Controller) report(m *Manifest, subjects []subject) {
 	var lines []string
+	name := c.source.Name(m.Key)
 	add := func(e *manifests.Error) {
 		shown := *e
-		shown.Path = m.Shown
+		shown.Path = name
 		lines = append(lines, shown.Error())
 	}
 	refused := len(m.File.Errors)
@@ -481,7 +492,7 @@ func (c *Controller) report(m *Manifest, subjects []subject) {
 			add(&manifests.Error{Line: d.Line, Field: "metadata.name", Detail: subjects[i].problem})
 		}
 	}
-	c.diary.state(slog.LevelWarn, m.Key+" errors", strings.Join(lines, "\n"), slog.String("file", m.Shown))
+	c.diary.state(slog.LevelWarn, m.Key+" errors", strings.Join(lines, "\n"), slog.String("file", name))
 	c.refuse(m.Key, refused)
 }
 
@@ -683,7 +694,7 @@ func (c *Controller) settle(ctx context.Context, patience time.Duration) Summary
 	for key := range c.open {
 		if !c.faulty[key] {
 			s.Faulty++
-			c.opt.Log.Warn("the manifest did not settle in time", slog.String("file", key))
+			c.opt.Log.Warn("the manifest did not settle in time", slog.String("file", c.source.Name(key)))
 		}
 	}
 	return s

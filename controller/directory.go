@@ -211,14 +211,14 @@ func (d *Directory) Load(key string) (*Manifest, error) {
 	}
 	d.saw(key, snap)
 	m := &Manifest{
-		Key: key, Shown: key, File: manifests.Decode(key, snap.Data),
+		Key: key, File: manifests.Decode(key, snap.Data),
 		Settled: snap.Settled, snapshot: snap,
-	}
-	if dir := filepath.ToSlash(d.tree.Dir()); dir != "." {
-		m.Shown = path.Join(dir, key)
 	}
 	return m, nil
 }
+
+// Name implements Source.
+func (d *Directory) Name(key string) string { return path.Join(filepath.ToSlash(d.tree.Dir()), key) }
 
 func (d *Directory) saw(key string, snap manifests.Snapshot) {
 	s := sight{snap.Sig, maphash.Bytes(d.seed, snap.Data), snap.Settled}
@@ -250,23 +250,3 @@ type Entry = scanEntry
 // Scan lists the manifests of a directory in path order, without reading them. The error is the one
 // of the directory itself; any other is in its entry.
 func Scan(t *manifests.Tree) ([]Entry, error) { return scan(t) }
-
-// Signals tells, until ctx is done, that manifests of the tree or the database may have changed;
-// what happens while nobody receives is one signal. An error says that something cannot be watched:
-// then a signal comes every few seconds.
-func Signals(ctx context.Context, t *manifests.Tree, database string) <-chan error {
-	w := newWatcher(t)
-	w.Also(database)
-	go w.Run(ctx)
-	signals := make(chan error)
-	go func() {
-		defer close(signals)
-		for c := range w.Changes() {
-			select {
-			case signals <- c.Err:
-			case <-ctx.Done():
-			}
-		}
-	}()
-	return signals
-}
