@@ -201,6 +201,9 @@ func (r *Record) Complete(owner string, fence int64, now float64, result string)
 	if err := checkName("owner", owner); err != nil {
 		return Verdict{}, err
 	}
+	if err := checkText("result", result); err != nil {
+		return Verdict{}, err
+	}
 	if reason := r.holds(owner, fence, now); reason != "" {
 		return r.refuse("complete", reason, owner, fence, now), nil
 	}

@@ -26,6 +26,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"unicode/utf8"
 )
 
 // Reason says in one word why an operation was refused. The empty Reason means it was granted.
@@ -188,6 +189,14 @@ func invalid(format string, args ...any) error {
 func checkName(what, s string) error {
 	if s == "" {
 		return invalid("%s: must not be empty", what)
+	}
+	return checkText(what, s)
+}
+
+// checkText refuses what JSON and YAML cannot carry unchanged.
+func checkText(what, s string) error {
+	if !utf8.ValidString(s) {
+		return invalid("%s: must be valid UTF-8", what)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -227,6 +228,46 @@ func TestExecOutputClosed(t *testing.T) {
 		code := run(t.Context(), []string{"store", "exec", "--store", filepath.Join(t.TempDir(), "jobs.db")}, streams{in, failing{broken}, &errs})
 		if code != 0 || errs.Len() > 0 {
 			t.Errorf("exit code %d: %s", code, errs.String())
+		}
+	}
+}
+
+// A database that is gone is told for the line that met it, and ends the stream.
+func TestExecLost(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "jobs.db")
+	in, send := io.Pipe()
+	receive, out := io.Pipe()
+	var errs bytes.Buffer
+	code := make(chan int)
+	go func() {
+		code <- run(t.Context(), []string{"store", "exec", "--store", path}, streams{in, out, &errs})
+		out.Close()
+	}()
+	answers := bufio.NewScanner(receive)
+	io.WriteString(send, `{"op":"enqueue","id":"j"}`+"\n")
+	if !answers.Scan() || answers.Text() != `{"created":true}` {
+		t.Fatal(answers.Text())
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	io.WriteString(send, `{"op":"claim","id":"j","owner":"a","now":0,"ttl":1}`+"\n")
+	if !answers.Scan() || !strings.Contains(answers.Text(), `{"error":"the database file was deleted`) {
+		t.Error(answers.Text())
+	}
+	if c := <-code; c != exitFault || !strings.Contains(errs.String(), "restart") {
+		t.Error(c, errs.String())
+	}
+}
+
+func TestHalfSurrogates(t *testing.T) {
+	for text, want := range map[string]bool{
+		`{"id":"\ud83d\ude00"}`: false, `{"id":"\uD800"}`: true, `{"id":"\ude00\ud83d"}`: true, `{"id":"\ud83dx"}`: true,
+		`{"id":"\\ud800"}`: false, `{"id":"\\\ud800"}`: true, `{"id":"\u0041\ufffd"}`: false, `\ud8`: false, `\`: false,
+		`{"id":"\ud83d\ude00\ud83d"}`: true,
+	} {
+		if got := halfSurrogate([]byte(text)); got != want {
+			t.Errorf("%s: %v", text, got)
 		}
 	}
 }

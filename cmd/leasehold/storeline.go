@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -52,6 +53,9 @@ func (l *line) parse(text []byte) error {
 	if !utf8.Valid(text) {
 		return errors.New("the line is not valid UTF-8")
 	}
+	if halfSurrogate(text) {
+		return errors.New("the line has half of a surrogate pair, which is no character")
+	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -83,6 +87,34 @@ func (l *line) parse(text []byte) error {
 		return errors.New("something follows the JSON object")
 	}
 	return l.check(seen)
+}
+
+// halfSurrogate reports whether text escapes half of a surrogate pair. encoding/json would put the
+// same character for each of them, and make two ids one.
+func halfSurrogate(text []byte) bool {
+	unit := func(i int) rune { // of the escape at i, or -1
+		if i+6 > len(text) || text[i] != '\\' || text[i+1] != 'u' {
+			return -1
+		}
+		n, err := strconv.ParseUint(string(text[i+2:i+6]), 16, 16)
+		if err != nil {
+			return -1
+		}
+		return rune(n)
+	}
+	for i := 0; i < len(text); i++ {
+		if text[i] != '\\' {
+			continue
+		}
+		if r := unit(i); utf16.IsSurrogate(r) {
+			if utf16.DecodeRune(r, unit(i+6)) == utf8.RuneError {
+				return true
+			}
+			i += 10
+		}
+		i++ // past what is escaped
+	}
+	return false
 }
 
 func notJSON(err error) error {

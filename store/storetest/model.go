@@ -6,6 +6,7 @@ package storetest
 import (
 	"fmt"
 	"math"
+	"unicode/utf8"
 
 	"leasehold.dev/leasehold/store"
 )
@@ -50,7 +51,7 @@ type Job struct {
 
 // Step says what op must do to a job, and answer. It is written from the table in the contract.
 func Step(j Job, op Op) (Job, Answer) {
-	if op.ID == "" {
+	if op.ID == "" || !utf8.ValidString(op.ID) {
 		return j, Answer{Failed: "invalid"}
 	}
 	switch op.Name {
@@ -63,7 +64,7 @@ func Step(j Job, op Op) (Job, Answer) {
 	case "state":
 		return j, Answer{Job: j}
 	}
-	if op.Owner == "" {
+	if op.Owner == "" || !utf8.ValidString(op.Owner) || op.Name == "complete" && !utf8.ValidString(op.Result) {
 		return j, Answer{Failed: "invalid"}
 	}
 	usesClock := op.Name != "release"

@@ -105,6 +105,8 @@ func rules(t *testing.T, e store.Engine) {
 		{"complete without owner", held, Op{Name: "complete", Fence: 1, Now: 1}, invalid},
 		{"complete now NaN", held, Op{Name: "complete", Owner: "a", Fence: 1, Now: nan}, invalid},
 		{"release without owner", held, Op{Name: "release", Fence: 1}, invalid},
+		{"claim, owner not UTF-8", held, Op{Name: "claim", Owner: "\xff", Now: 99, TTL: 1}, invalid},
+		{"complete, result not UTF-8", held, Op{Name: "complete", Owner: "a", Fence: 1, Now: 1, Result: "\xff"}, invalid},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			id := Prefix() + "j"
@@ -129,6 +131,7 @@ func rules(t *testing.T, e store.Engine) {
 	for _, name := range []string{"enqueue", "state", "claim", "renew", "complete", "release"} {
 		t.Run(name+" without id", func(t *testing.T) {
 			must(t, e, Op{Name: name, Owner: "a", TTL: 1}, invalid)
+			must(t, e, Op{Name: name, ID: "\xff", Owner: "a", TTL: 1}, invalid)
 		})
 	}
 	t.Run("claim-many without owners", func(t *testing.T) {
@@ -185,7 +188,7 @@ func exactFences(t *testing.T, e store.Engine) {
 // stringsKept: ids, owners and results come back as they were given, and are told apart.
 func stringsKept(t *testing.T, e store.Engine) {
 	prefix := Prefix()
-	texts := []string{"x", "X", " x", "x ", "ü", "u\u0308", "a/b", "%", "'", `"`, "\\", "a\nb", "\u2028", "😀", "1", "1.0", "01", "null", "x'00'"}
+	texts := []string{"x", "X", " x", "x ", "ü", "u\u0308", "a/b", "%", "'", `"`, "\\", "a\nb", "\u2028", "\uFFFD", "a\x00b", "a\x00c", "😀", "1", "1.0", "01", "null", "x'00'"}
 	for _, s := range texts {
 		must(t, e, Op{Name: "enqueue", ID: prefix + s}, Answer{Created: true})
 		must(t, e, Op{Name: "claim", ID: prefix + s, Owner: s, TTL: 1}, Answer{Owner: s, Fence: 1, Until: 1})
