@@ -74,6 +74,9 @@ func Decode(path string, data []byte) *File {
 		}
 		nth := len(f.Docs)
 		for _, u := range units {
+			if len(f.Docs) >= maxDocs {
+				break
+			}
 			f.decodeUnit(data, u)
 		}
 		for i, d := range f.Docs[nth:] {
@@ -112,7 +115,7 @@ func (f *File) decodeUnit(data []byte, u *unit) {
 	whole, err := u.convert(data)
 	for _, d := range docs {
 		f.Docs = append(f.Docs, d)
-		d.Line = errorAt("", data, u.lo, u.line, d.root.off, "", "").Line
+		d.Line, _ = u.locate(data, d.root.off)
 		if err != nil {
 			d.Name, d.Namespace = d.root.text("metadata", "name"), d.root.text("metadata", "namespace")
 			d.setID()

@@ -233,7 +233,7 @@ func (v *view) target(f *File, c change) (*Doc, any) {
 		return nil, nil
 	}
 	d := v.docs[nth]
-	return d, v.values[slices.Index(v.units, d.unit)]
+	return d, v.values[d.unit.nth]
 }
 
 // says tells whether the document has the value already.
@@ -253,12 +253,13 @@ func (v *view) says(f *File, c change) bool {
 // else, it is refused.
 func (f *File) attempt(before *view, changes []change, place int) ([]byte, error) {
 	var splices []splice
+	eol := lineBreak(before.data)
 	for _, c := range changes {
 		d, _ := before.target(f, c)
 		if d == nil {
 			return nil, f.fail(c, "there is no such document")
 		}
-		e := &editor{data: before.data, unit: d.unit, view: before, eol: lineBreak(before.data), place: place}
+		e := &editor{data: before.data, unit: d.unit, view: before, eol: eol, place: place}
 		if err := e.plan(d.root, c.path, c.value, c.block); err != nil {
 			return nil, f.fail(c, err.Error())
 		}
@@ -305,7 +306,7 @@ func (v *view) rest(f *File, changes []change) []any {
 	deepest := make([]int, len(values))
 	for _, c := range changes {
 		d, _ := v.target(f, c)
-		u := slices.Index(v.units, d.unit)
+		u := d.unit.nth
 		deepest[u] = max(deepest[u], len(d.path)+len(c.path))
 	}
 	for i, depth := range deepest {
@@ -313,7 +314,7 @@ func (v *view) rest(f *File, changes []change) []any {
 	}
 	for _, c := range changes {
 		d, _ := v.target(f, c)
-		without(values[slices.Index(v.units, d.unit)], slices.Concat(d.path, c.path), len(d.path))
+		without(values[d.unit.nth], slices.Concat(d.path, c.path), len(d.path))
 	}
 	return values
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"sort"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -22,12 +23,39 @@ type unit struct {
 	json bool
 	root *node
 	bad  []*node // what cannot be converted, see sweep
+	nth  int     // among the units of its span
+	ends []int   // offsets of its line feeds, once they are wanted
+}
+
+// locate returns the line of an offset, and the column where the line is of a readable length.
+func (u *unit) locate(data []byte, off int) (line, col int) {
+	if u.ends == nil {
+		u.ends = []int{}
+		for i, c := range data[u.lo:u.hi] {
+			if c == '\n' {
+				u.ends = append(u.ends, u.lo+i)
+			}
+		}
+	}
+	line = u.line + sort.SearchInts(u.ends, off)
+	const most = 4096
+	head := data[max(0, off-most):off]
+	if i := bytes.LastIndexByte(head, '\n'); i >= 0 || len(head) < most {
+		col = utf8.RuneCount(bytes.TrimPrefix(head[i+1:], byteOrderMark)) + 1
+	}
+	return line, col
 }
 
 // parse parses one document. JSON objects may follow each other without a marker, as kubectl
 // accepts them, and make several units.
 func parse(path string, data []byte, s span) ([]*unit, *Error) {
 	text := data[s.lo:s.hi]
+	if from := skipSpace(data[:s.hi], s.lo); from == s.hi || isMarker(data[from:s.hi], "---") && skipSpace(data[:s.hi], from+3) == s.hi {
+		return nil, nil
+	}
+	if marks(text) > maxMarks {
+		return nil, errorAt(path, data, s.lo, s.line, s.lo, "", "the document is too large: it consists of too many values")
+	}
 	if start := bytes.TrimLeft(text, " \t\r\n"); len(start) > 0 && start[0] == '{' && utf8.Valid(text) {
 		if units := parseJSON(data, s); units != nil {
 			return units, nil
@@ -35,9 +63,6 @@ func parse(path string, data []byte, s span) ([]*unit, *Error) {
 	}
 	if i, detail := badText(text); i >= 0 {
 		return nil, errorAt(path, data, s.lo, s.line, s.lo+i, "", detail)
-	}
-	if marks(text) > maxMarks {
-		return nil, errorAt(path, data, s.lo, s.line, s.lo, "", "the document is too large: it consists of too many values")
 	}
 	y, err := parseYAML(text)
 	p := newPlaces(data, s.lo, s.hi)
@@ -217,7 +242,7 @@ func parseJSON(data []byte, s span) []*unit {
 		}
 		line += bytes.Count(data[from:lo], []byte{'\n'})
 		from = lo
-		units = append(units, &unit{span: span{lo: lo, hi: j.pos, line: line}, json: true, root: root})
+		units = append(units, &unit{span: span{lo: lo, hi: j.pos, line: line}, json: true, root: root, nth: len(units)})
 	}
 	return units
 }

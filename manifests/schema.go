@@ -1,7 +1,6 @@
 package manifests
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -82,7 +81,8 @@ func (c *checker) add(n *node, path, detail string) {
 	if n != nil {
 		off = n.off
 	}
-	c.errs = append(c.errs, errorAt(c.path, c.data, c.unit.lo, c.unit.line, off, path, detail))
+	line, col := c.unit.locate(c.data, off)
+	c.errs = append(c.errs, &Error{Path: c.path, Line: line, Col: col, Field: path, Detail: detail})
 }
 
 func (c *checker) invalid(f field, detail string) {
@@ -352,7 +352,7 @@ func (c *checker) entries(f field, visit func(field), m map[string]any, mode ...
 			if first := own[k.value]; first != nil && depth == 0 && c.full() {
 				c.more++
 			} else if first != nil && depth == 0 {
-				line := c.unit.line + bytes.Count(c.data[c.unit.lo:first.off], []byte{'\n'})
+				line, _ := c.unit.locate(c.data, first.off)
 				c.add(d.kids[i], join(f.path, shorten(k.value)), fmt.Sprintf("duplicate field %q; it is already in line %d", shorten(k.value), line))
 			}
 			own[k.value] = d.kids[i]

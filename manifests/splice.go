@@ -150,29 +150,32 @@ func (e *editor) lineStop(off int) int {
 	return off
 }
 
-// before returns what stands before off in its line, and whether that is white space only.
-func (e *editor) before(off int) (string, bool) {
-	s := string(e.data[max(e.lineStart(off), e.view.lo):off])
-	s = strings.TrimPrefix(s, string(byteOrderMark))
-	return s, strings.Trim(s, " \t") == ""
+// blank returns the white space before off in its line, and whether nothing else stands there.
+func (e *editor) blank(off int) (string, bool) {
+	from := off
+	for from > e.view.lo && isBlank(e.data[from-1]) {
+		from--
+	}
+	start := from == e.view.lo || isBreak(e.data[from-1]) || from == len(byteOrderMark) && bytes.HasPrefix(e.data, byteOrderMark)
+	return string(e.data[from:off]), start
 }
 
 // keyStart returns where the entry of a key begins: before the ? of an explicit key.
 func (e *editor) keyStart(off int) int {
-	s, _ := e.before(off)
-	if t := strings.TrimRight(s, " \t"); strings.HasSuffix(t, "?") {
-		return off - len(s) + len(t) - 1
+	s, _ := e.blank(off)
+	if at := off - len(s) - 1; at >= e.view.lo && e.data[at] == '?' {
+		return at
 	}
 	return off
 }
 
 // indent returns the white space that brings a new key under the key at off.
 func (e *editor) indent(off int) string {
-	s, blank := e.before(e.keyStart(off))
-	if blank {
+	off = e.keyStart(off)
+	if s, ok := e.blank(off); ok {
 		return s
 	}
-	return strings.Repeat(" ", utf8.RuneCountInString(s))
+	return strings.Repeat(" ", utf8.RuneCount(e.data[max(e.lineStart(off), e.view.lo):off]))
 }
 
 // tail returns the comment that follows off in its line, with the space before it.
@@ -350,7 +353,7 @@ func (e *editor) remove(n *node, k int) error {
 	comment, _ := e.keyComment(old, colon, end)
 	stop := e.comments(e.lineStop(end), len(e.indent(key.off))+1)
 	start := e.keyStart(key.off)
-	prefix, blank := e.before(start)
+	prefix, blank := e.blank(start)
 	switch {
 	case !blank && k+2 < len(n.kids): // "- status: {}": the next key moves up
 		e.splice(start, e.keyStart(n.kids[k+2].off), "")
@@ -384,9 +387,9 @@ func (e *editor) jsonStyle(n *node) jsonStyle {
 		st.colon, st.comma = ":", ","
 	}
 	last := n.kids[len(n.kids)-2]
-	if prefix, blank := e.before(last.off); blank && last.off > n.off && e.lineStart(last.off) > n.off {
+	if prefix, blank := e.blank(last.off); blank && last.off > n.off && e.lineStart(last.off) > n.off {
 		st.eol, st.prefix = e.eol, prefix
-		closing, blank := e.before(n.end(e.data) - 1)
+		closing, blank := e.blank(n.end(e.data) - 1)
 		if step, ok := strings.CutPrefix(prefix, closing); ok && blank && step != "" {
 			st.step = step
 		}
@@ -433,7 +436,7 @@ func (e *editor) insertFlow(n *node, key string, value *node) error {
 func (e *editor) replaceFlow(n *node, k int, value *node) error {
 	key, old := n.kids[k], n.kids[k+1]
 	st := e.jsonStyle(n)
-	if _, own := e.before(key.off); !own {
+	if _, own := e.blank(key.off); !own {
 		st.eol, st.step = "", ""
 	}
 	text := e.flowText(value, st)
