@@ -85,7 +85,7 @@ func TestReplace(t *testing.T) {
 // A writer whose open was under way during the swap writes to the displaced file: that save is
 // brought back into place, with and without leases.
 func TestLateWriter(t *testing.T) {
-	for _, mode := range []string{"", "no lease", "saved since"} {
+	for _, mode := range []string{"", "no lease", "saved since", "replaced since"} {
 		t.Run(mode, func(t *testing.T) {
 			dir := t.TempDir()
 			path := filepath.Join(dir, "a.yaml")
@@ -93,10 +93,13 @@ func TestLateWriter(t *testing.T) {
 			tree := openTree(t, dir, "")
 			late := make(chan error, 1)
 			tree.Restored = func(_ string, err error) { late <- err }
-			s := readSoon(t, tree, "a.yaml")
+			s, again := readSoon(t, tree, "a.yaml"), Snapshot{}
 			tree.noLease = mode != ""
-			if _, err := tree.Replace("a.yaml", s, []byte("new")); err != nil {
+			if s, err := tree.Replace("a.yaml", s, []byte("new")); err != nil {
 				t.Fatal(err)
+			} else if mode == "replaced since" {
+				tree.graveTime = 10 * graveTime
+				again = s
 			}
 			displaced := leftovers(t, dir)
 			if len(displaced) != 1 {
@@ -107,6 +110,11 @@ func TestLateWriter(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer w.Close()
+			if mode == "replaced since" {
+				if _, err := tree.Replace("a.yaml", again, []byte("newer")); err != nil {
+					t.Fatal(err)
+				}
+			}
 			if mode == "saved since" {
 				// Too late for the place by then, but no reason to lose it.
 				if err := renameOver(path, "since"); err != nil {
@@ -130,6 +138,64 @@ func TestLateWriter(t *testing.T) {
 			w.Close()
 			nothingLeft(t, dir)
 		})
+	}
+}
+
+// While somebody has the file open for writing it is not replaced, also if nothing was written yet.
+func TestReplaceBusy(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a.yaml")
+	write(t, path, "old")
+	tree := openTree(t, dir, "")
+	s := readSoon(t, tree, "a.yaml")
+	tree.Before = func(step, _ string) error {
+		if step == "exchange" {
+			t.Error("it was swapped")
+		}
+		return nil
+	}
+	w, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tree.Replace("a.yaml", s, []byte("new")); !errors.Is(err, ErrBusy) {
+		t.Errorf("open for writing: %v", err)
+	}
+	w.Close()
+	lock, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tree.Replace("a.yaml", s, []byte("new")); !errors.Is(err, ErrBusy) {
+		t.Errorf("locked: %v", err)
+	}
+	if left := leftovers(t, dir); len(left) > 0 || content(t, path) != "old" {
+		t.Errorf("%q, left behind: %q", content(t, path), left)
+	}
+}
+
+// A save into the new file, before Replace has returned, is not taken for the new file.
+func TestReplaceThenSaved(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a.yaml")
+	write(t, path, "old")
+	tree := openTree(t, dir, "")
+	tree.Before = func(step, _ string) error {
+		if step == "look" {
+			return overwrite(path, os.O_APPEND, " and more")
+		}
+		return nil
+	}
+	s, err := tree.Replace("a.yaml", readSoon(t, tree, "a.yaml"), []byte("new"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now := readSoon(t, tree, "a.yaml"); now.Sig == s.Sig || string(now.Data) != "new and more" {
+		t.Errorf("Replace returned %+v, the file is %+v", s.Sig, now)
 	}
 }
 
