@@ -100,7 +100,6 @@ func (f *File) addError(e *Error) {
 
 func (f *File) decodeUnit(data []byte, u *unit) {
 	docs, skipped := u.docs()
-	f.Skipped += skipped
 	if len(docs) > maxDocs {
 		f.addError(&Error{Path: f.Path, Line: u.line, Detail: fmt.Sprintf("more than %d objects in one document", maxDocs)})
 		return
@@ -109,7 +108,11 @@ func (f *File) decodeUnit(data []byte, u *unit) {
 		// Such a mapping has no keys that an object could have.
 		if text, ok := braces(data[u.lo:u.hi], u.root); ok {
 			f.addError(errorAt(f.Path, data, u.lo, u.line, u.root.off, "", "a template that has not been rendered: "+shorten(text)))
+			return
 		}
+	}
+	f.Skipped += skipped
+	if len(docs) == 0 {
 		return
 	}
 	whole, err := u.convert(data)
