@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"leasehold.dev/leasehold/store"
@@ -250,5 +251,35 @@ func TestCancelledWhileWaiting(t *testing.T) {
 	}
 	if created, err := db.Enqueue(t.Context(), "c"); created || err != nil {
 		t.Error(created, err)
+	}
+}
+
+// Many that open a store at its first moment all succeed, and it has one identity.
+func TestOpenedByManyAtOnce(t *testing.T) {
+	for range 10 {
+		path := filepath.Join(t.TempDir(), "jobs.db")
+		const n = 12
+		stamps, errs := make([]store.Stamp, n), make([]error, n)
+		var wg sync.WaitGroup
+		for i := range n {
+			wg.Go(func() {
+				var db *DB
+				if db, errs[i] = Open(context.Background(), path, Options{}); errs[i] != nil {
+					return
+				}
+				if _, errs[i] = db.Enqueue(context.Background(), fmt.Sprint(i)); errs[i] == nil {
+					stamps[i], errs[i] = db.Stamp(context.Background())
+				}
+				if err := db.Close(); err != nil {
+					errs[i] = err
+				}
+			})
+		}
+		wg.Wait()
+		for i := range n {
+			if errs[i] != nil || stamps[i].Identity != stamps[0].Identity {
+				t.Errorf("%v, %v", stamps[i], errs[i])
+			}
+		}
 	}
 }

@@ -2,12 +2,14 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	_ "embed"
 	"errors"
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
+
+	"leasehold.dev/leasehold/store"
 )
 
 //go:embed schema.sql
@@ -46,17 +48,30 @@ func parseSchema() (other []string, triggers []trigger) {
 	return other, triggers
 }
 
-// querier is a *sql.Conn, or what stands for it in a transaction begun by hand.
-type querier interface {
-	QueryRowContext(context.Context, string, ...any) *sql.Row
-	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
-	ExecContext(context.Context, string, ...any) (sql.Result, error)
-}
-
 // setUp checks whose database it is and brings it up to date. Nothing is written before that check,
 // and nothing at all where nothing is missing.
 func (db *DB) setUp(ctx context.Context) error {
+	for start := time.Now(); ; {
+		err := db.setUpOnce(ctx)
+		if !errors.Is(db.fault(err), store.ErrBusy) || time.Since(start) > db.opts.BusyTimeout {
+			return err
+		}
+		// SQLite does not wait for the lock that a change of the journal mode needs.
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func (db *DB) setUpOnce(ctx context.Context) error {
+	// In one transaction: another process may be at the same work.
+	if _, err := db.conn.ExecContext(ctx, "BEGIN"); err != nil {
+		return err
+	}
 	ready, err := db.inspect(ctx)
+	db.conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
 	if err != nil {
 		return err
 	}
