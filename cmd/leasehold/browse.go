@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"leasehold.dev/leasehold/controller"
 	"leasehold.dev/leasehold/manifests"
@@ -111,34 +114,45 @@ func (b *browser) readFiles() (soon bool, busy, err error) {
 	if err != nil {
 		return false, nil, err
 	}
+	read := make([]*browsed, len(entries)) // nil: as it was, or in errs
+	errs := make([]error, len(entries))
 	there := make(map[string]bool, len(entries))
-	for _, e := range entries {
-		was := b.files[e.Path]
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i, e := range entries {
 		there[e.Path] = true
-		if e.Err == nil && was != nil && was.settled && was.sig == e.Sig {
+		if errs[i] = e.Err; e.Err != nil {
 			continue
 		}
-		var snap manifests.Snapshot
-		if err = e.Err; err == nil {
-			snap, err = b.tree.Read(e.Path, manifests.MaxFileSize+1)
+		if was := b.files[e.Path]; was != nil && was.settled && was.sig == e.Sig {
+			continue
 		}
-		switch {
+		group.Go(func() error {
+			snap, err := b.tree.Read(e.Path, manifests.MaxFileSize+1)
+			if err != nil {
+				errs[i] = err
+				return nil
+			}
+			read[i] = &browsed{snap.Sig, snap.Settled, manifests.Decode(b.shown(e.Path), snap.Data)}
+			return nil
+		})
+	}
+	_ = group.Wait()
+	for i, e := range entries {
+		switch err := errs[i]; {
 		case errors.Is(err, manifests.ErrBusy):
 			soon, busy = true, err
-			continue
 		case errors.Is(err, fs.ErrNotExist):
 			delete(there, e.Path)
-			continue
 		case err != nil:
 			b.warn(err.Error())
 			delete(there, e.Path)
-			continue
-		}
-		soon = soon || !snap.Settled
-		file := manifests.Decode(b.shown(e.Path), snap.Data)
-		b.files[e.Path] = &browsed{snap.Sig, snap.Settled, file}
-		for _, e := range file.Errors {
-			b.warn(e.Error())
+		case read[i] != nil:
+			b.files[e.Path] = read[i]
+			soon = soon || !read[i].settled
+			for _, e := range read[i].file.Errors {
+				b.warn(e.Error())
+			}
 		}
 	}
 	for path := range b.files {

@@ -105,58 +105,41 @@ func (o *waiting) run(ctx context.Context) error {
 		return err
 	}
 	defer b.Close()
-	limit := o.timeout
-	if limit < 0 {
-		limit = week
-	}
-	outer := ctx
-	if limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, limit)
-		defer cancel()
-	}
-	var targets []*target
-	done := false
-	look := func(views []*jobView) (bool, error) {
-		if targets == nil {
-			var err error
-			if targets, err = o.targets(views); err != nil {
-				return true, err
-			}
-		}
-		var err error
-		done, err = o.look(b, targets, views)
-		return done, err
-	}
-	if limit == 0 {
-		views, _, err := b.load(ctx, true)
-		if err == nil {
-			_, err = look(views)
-		}
-		if err != nil {
-			return err
-		}
-	} else if err := b.follow(ctx, look); err != nil {
+	views, _, err := b.load(ctx, true)
+	if err != nil {
 		return err
 	}
-	switch {
-	case done:
-		return nil
-	case outer.Err() != nil:
-		return errors.New("interrupted")
+	targets, err := o.targets(views)
+	if err != nil {
+		return err
 	}
-	return o.timedOut(targets)
-}
-
-func (o *waiting) timedOut(targets []*target) error {
+	done, err := o.look(b, targets, views)
+	if err != nil || done {
+		return err
+	}
+	if o.timeout != 0 {
+		limit := o.timeout
+		if limit < 0 {
+			limit = week
+		}
+		timed, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		err := b.follow(timed, func(views []*jobView) (bool, error) {
+			done, err = o.look(b, targets, views)
+			return done, err
+		})
+		if err != nil || done {
+			return err
+		}
+		if ctx.Err() != nil {
+			return errors.New("interrupted")
+		}
+	}
 	var errs []error
 	for _, t := range targets {
 		if !t.met {
 			errs = append(errs, fmt.Errorf("timed out waiting for the condition on jobs/%s", t.id))
 		}
-	}
-	if len(errs) == 0 {
-		return errors.New("timed out waiting for the condition")
 	}
 	return allErrors(o.g, errs)
 }
