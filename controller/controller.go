@@ -276,7 +276,6 @@ func (c *Controller) stored(ctx context.Context) {
 		c.diary.state(slog.LevelWarn, "store", "reading the store's changes: "+err.Error())
 		return
 	}
-	c.diary.state(slog.LevelWarn, "store", "")
 	keys := c.index.keysOf(ids)
 	if all {
 		keys = c.index.all()
@@ -303,6 +302,9 @@ func (c *Controller) next(ctx context.Context) bool {
 		return false
 	}
 	defer c.queue.Done(key)
+	if c.queue.ShuttingDown() {
+		return true // what has not been begun is for the next run
+	}
 	c.mu.Lock()
 	asked := c.open[key]
 	c.mu.Unlock()
@@ -312,19 +314,34 @@ func (c *Controller) next(ctx context.Context) bool {
 		c.fail(err)
 	}
 	c.finish(key, asked, p, err)
+	var fault *storeFault
+	switch {
+	case errors.As(err, &fault):
+		c.diary.state(slog.LevelError, "store", err.Error()) // it is every manifest's
+	case err != nil:
+		c.diary.state(slog.LevelWarn, key, strings.TrimPrefix(err.Error(), key+": "), slog.String("file", c.source.Name(key)))
+	default:
+		c.diary.state(0, "store", "")
+	}
 	if err != nil {
-		name := c.source.Name(key)
-		c.diary.state(slog.LevelWarn, key, strings.TrimPrefix(err.Error(), key+": "), slog.String("file", name))
 		c.queue.AddRateLimited(key)
 		return true
 	}
-	c.diary.state(slog.LevelWarn, key, "")
+	c.diary.state(0, key, "")
 	c.queue.Forget(key)
 	if p.after >= 0 {
 		c.queue.AddAfter(key, max(p.after, time.Millisecond))
 	}
 	return true
 }
+
+// storeFault says that the store cannot decide. It concerns every manifest alike.
+type storeFault struct{ err error }
+
+func (f *storeFault) Error() string {
+	return "the store decides nothing: " + f.err.Error() + "; trying again"
+}
+func (f *storeFault) Unwrap() error { return f.err }
 
 // finish notes how a pass over a key ended.
 func (c *Controller) finish(key string, asked int, p pass, err error) {
@@ -409,7 +426,35 @@ func (c *Controller) reconcile(ctx context.Context, key string) (pass, error) {
 	case errors.Is(err, manifests.ErrBusy):
 		return c.patience(key), nil
 	}
-	return p, err
+	return p, errors.Join(err, c.trouble(ctx, outcomes, err))
+}
+
+// trouble keeps in the store, for those who look there, that a job's status cannot be written, and
+// forgets it when it can.
+func (c *Controller) trouble(ctx context.Context, outcomes []outcome, why error) error {
+	text := ""
+	if why != nil {
+		text = why.Error()
+	}
+	var ids []string
+	for _, o := range outcomes {
+		if o.id != "" && o.trouble != text {
+			ids = append(ids, o.id)
+		}
+	}
+	if len(ids) == 0 || c.opt.DryRun {
+		return nil
+	}
+	_, err := c.store.Update(ctx, ids, func(rs []*store.Record) error {
+		for _, r := range rs {
+			r.Trouble = text
+			if text != "" {
+				r.Note(store.Event{Verb: "unwritten", Fence: r.Fence, Message: text})
+			}
+		}
+		return nil
+	})
+	return err
 }
 
 // settling is after which time a manifest that was just saved is looked at again.
@@ -597,6 +642,7 @@ func (c *Controller) transact(ctx context.Context, m *Manifest, subjects []subje
 			if err != nil {
 				return err
 			}
+			o.id, o.trouble = ids[k], rs[k].Trouble
 			outcomes[i], after[k] = o, *rs[k]
 		}
 		return nil
@@ -610,6 +656,10 @@ func (c *Controller) transact(ctx context.Context, m *Manifest, subjects []subje
 	if err != nil {
 		for _, i := range which {
 			outcomes[i] = outcome{}
+		}
+		var row *store.RowError
+		if !errors.As(err, &row) && !errors.Is(err, store.ErrLost) {
+			err = &storeFault{err}
 		}
 		return err
 	}

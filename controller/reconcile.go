@@ -45,6 +45,9 @@ type outcome struct {
 	status *manifests.JobStatus
 	wake   float64 // system clock reading at which to come back; 0: none
 	lazy   bool    // a change of until alone may be written up to half a ttl late
+
+	id      string // of the job, where one was decided about
+	trouble string // why its status could not be written the last time
 }
 
 // errOutdated says that a status names a later revision of this store than the store has.

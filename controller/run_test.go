@@ -324,3 +324,25 @@ func exec(r *rig, statement string) error {
 	_, err = db.ExecContext(context.Background(), statement)
 	return err
 }
+
+// A file that cannot be written is told, in the log, the history and the record, holds up nothing,
+// and is written once it can be.
+func TestNotWritable(t *testing.T) {
+	r := newRig(t, map[string]string{"a.yaml": manifest("stuck", 100), "b.yaml": manifest("free", 100)})
+	if err := os.Link(r.path("a.yaml"), filepath.Join(t.TempDir(), "second-name")); err != nil {
+		t.Fatal(err)
+	}
+	r.start()
+	r.shows("b.yaml", "worker-a 1 130")
+	r.until("it is told", func() bool { return strings.Contains(r.record("stuck").Trouble, "not writable") })
+	if got := r.record("stuck"); got.Fence != 1 {
+		t.Errorf("not leased: %+v", got.Row)
+	}
+	events, err := r.db.History(t.Context(), "stuck", 0, 100)
+	if err != nil || events[len(events)-1].Verb != "unwritten" {
+		t.Errorf("history %+v, %v", events, err)
+	}
+	r.edit("a.yaml", "ttl: 30", "ttl: 31") // by renaming: the file has one name again
+	r.shows("a.yaml", "worker-a 1 130")
+	r.until("it is forgotten", func() bool { return r.record("stuck").Trouble == "" })
+}

@@ -63,6 +63,7 @@ type Memory struct {
 	Beats      map[string]float64 `json:"beats,omitempty"`
 	Conditions []Condition        `json:"conditions,omitempty"` // since when each has its value
 	Restore    *Restore           `json:"restore,omitempty"`    // set while RestoreNeeded
+	Trouble    string             `json:"trouble,omitempty"`    // why the status cannot be written
 }
 
 // Clone returns a copy that shares nothing with m.
