@@ -44,7 +44,7 @@ why a manifest is not accepted, and the history as events.`,
 		},
 	}
 	o.flags(cmd)
-	cmd.Flags().StringSliceVarP(&o.files, "filename", "f", nil, "the jobs that `file`s, directories or standard input (-) name")
+	cmd.Flags().StringSliceVarP(&o.files, "filename", "f", nil, "the jobs in this `file` or directory, or in standard input (-)")
 	cmd.Flags().BoolVar(&o.showEvents, "show-events", true, "show what happened")
 	return cmd
 }
@@ -113,6 +113,8 @@ func (o *describing) describe(v *jobView, events []store.Event) error {
 	s.row("State:", v.stateText())
 	if v.Stale() {
 		s.row("", "("+v.hashText()+")")
+	} else if v.Behind() {
+		s.row("", "("+behind+")")
 	}
 	if v.Doc.Job == nil {
 		s.heading("Errors:")

@@ -22,6 +22,7 @@ func (b *browser) follow(ctx context.Context, f func([]*jobView) (enough bool, e
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for first := true; ; first = false {
+		began := time.Now()
 		views, soon, err := b.load(ctx, first)
 		switch {
 		case ctx.Err() != nil:
@@ -36,7 +37,7 @@ func (b *browser) follow(ctx context.Context, f func([]*jobView) (enough bool, e
 				return err
 			}
 		}
-		timer.Reset(followRest)
+		timer.Reset(max(followRest, 2*time.Since(began))) // a large directory does not keep a core busy
 		select {
 		case <-ctx.Done():
 			return nil

@@ -47,6 +47,9 @@ since), Complete, Failed, ClockRegressed, RestoreNeeded, Pending (never reconcil
 manifest is not accepted) and DuplicateName. A * says that it was decided from an earlier spec. UNTIL is
 a reading of the job's CLOCK; on the system clock it is the time that is left.
 
+The values of jsonpath, custom-columns and go-template may be in a file: -o jsonpath-file=FILE, and so
+on. Fields for --field-selector are metadata.name, metadata.namespace, status.owner and status.done.
+
 Exit codes: 0 shown; 1 a named job was not found, or a fault; 2 invalid usage.`,
 		Example: `  # All jobs in the namespace default, and in all namespaces
   leasehold get jobs
@@ -77,7 +80,7 @@ Exit codes: 0 shown; 1 a named job was not found, or a fault; 2 invalid usage.`,
 	o.flags(cmd)
 	o.fileFlags(cmd)
 	f := cmd.Flags()
-	f.StringVarP(&o.output, "output", "o", "", "output `format`: "+formats)
+	f.StringVarP(&o.output, "output", "o", "", "output `format`: wide, yaml, json, name, jsonpath=, custom-columns= or go-template=")
 	f.StringVar(&o.sortBy, "sort-by", "", "sort by this field, a `JSONPath` such as .status.until")
 	f.StringSliceVarP(&o.labelColumns, "label-columns", "L", nil, "show these `labels` as columns")
 	f.BoolVarP(&o.watch, "watch", "w", false, "after listing, print each job that changes")
@@ -308,6 +311,7 @@ func (v *jobView) key() string {
 func (o *getting) face(v *jobView) string {
 	if o.objects == nil {
 		cells := v.cells(0)
+		cells[len(cells)-1] = v.Note
 		until := 0.0
 		if v.Row != nil {
 			until = v.Row.Until

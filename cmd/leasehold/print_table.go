@@ -79,6 +79,8 @@ func (v *jobView) cells(now float64) []any {
 	note := none
 	if v.Note != "" {
 		note = plain(v.Note)
+	} else if v.Behind() {
+		note = behind
 	}
 	return []any{plain(v.Name()), state, owner, fence, v.clock(), until, attempts, result, ttl, workers, plain(v.Where()), note}
 }

@@ -32,13 +32,13 @@ func (s *selection) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVarP(&s.namespace, "namespace", "n", "", "the `namespace` of the jobs (default \"default\")")
 	f.BoolVarP(&s.allNamespaces, "all-namespaces", "A", false, "jobs of all namespaces")
-	f.StringVarP(&s.selector, "selector", "l", "", "only jobs with these labels, as in `key=value`,other!=value")
+	f.StringVarP(&s.selector, "selector", "l", "", "only jobs with these `labels`, as in app=report,tier!=front")
 }
 
 func (s *selection) fileFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&s.fieldSelector, "field-selector", "", "only jobs with these fields, as in `status.owner`=worker-a,status.done=false; also metadata.name and metadata.namespace")
-	f.StringSliceVarP(&s.files, "filename", "f", nil, "the jobs that `file`s, directories or standard input (-) name")
+	f.StringVar(&s.fieldSelector, "field-selector", "", "only jobs with these `fields`, as in status.owner=worker-a,status.done=false")
+	f.StringSliceVarP(&s.files, "filename", "f", nil, "the jobs in this `file` or directory, or in standard input (-)")
 }
 
 // fieldNames are what field selectors may ask for.

@@ -74,6 +74,19 @@ func (v *jobView) Fresh() bool {
 	return v.Hash != "" && v.Row != nil && v.Row.Exists && v.Row.SpecHash == v.Hash
 }
 
+// behind says what Behind means.
+const behind = "the status in the file is behind the store: removed, or not writable"
+
+// Behind reports whether the file shows something else than what the store says.
+func (v *jobView) Behind() bool {
+	r, s := v.Row, v.Doc.Status
+	if !v.Stored || r == nil || !r.Exists || r.SpecHash == "" || r.Restore != nil {
+		return false
+	}
+	return s == nil || s.Owner != r.Owner || s.Fence == nil || *s.Fence != r.Fence ||
+		s.Done == nil || *s.Done != r.Done || s.SpecHash != r.SpecHash
+}
+
 // System reports whether the job goes by the system clock.
 func (v *jobView) System() bool {
 	switch {

@@ -69,7 +69,7 @@ there.`,
 	o.fileFlags(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&o.all, "all", false, "all jobs in the namespace")
-	f.StringArrayVar(&o.fors, "for", nil, "`what` to wait for: condition=TYPE[=STATUS], jsonpath=PATH[=VALUE], delete or create")
+	f.StringArrayVar(&o.fors, "for", nil, "`what` to wait for, see above; may be repeated")
 	f.DurationVar(&o.timeout, "timeout", 30*time.Second, "how long to wait; 0: look once; negative: a week")
 	_ = cmd.MarkFlagRequired("for")
 	return cmd
