@@ -51,18 +51,13 @@ func execStream(ctx context.Context, db *sqlite.DB, in io.Reader, out io.Writer)
 	}()
 	w := bufio.NewWriterSize(out, 64<<10)
 	for {
-		if len(lines) == 0 {
-			if err := w.Flush(); err != nil {
-				return err
-			}
-		}
 		var batch []*line
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case l, ok := <-lines:
 			if !ok {
-				return errors.Join(readErr, w.Flush())
+				return readErr
 			}
 			batch = append(batch, l)
 		}
@@ -78,8 +73,12 @@ func execStream(ctx context.Context, db *sqlite.DB, in io.Reader, out io.Writer)
 				return err
 			}
 		}
+		flushed := w.Flush()
 		if err != nil {
-			return errors.Join(err, w.Flush())
+			return err
+		}
+		if flushed != nil {
+			return flushed
 		}
 	}
 }

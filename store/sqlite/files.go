@@ -41,8 +41,8 @@ func identify(path string, before os.FileInfo) (files, error) {
 func (f files) lost() bool {
 	for _, file := range f {
 		now, err := os.Stat(file.path)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			continue // not known to be lost: its directory may be out of reach for a moment
+		if errors.Is(err, fs.ErrPermission) {
+			continue // out of reach, but not known to be lost
 		}
 		if err != nil || !os.SameFile(file.info, now) {
 			return true

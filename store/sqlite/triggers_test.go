@@ -132,15 +132,17 @@ func TestPlainStatements(t *testing.T) {
 		{"INSERT OR REPLACE INTO jobs(rowid, id) SELECT rowid, 'new' FROM jobs WHERE id='j'", true, held, done},
 		{"UPDATE OR REPLACE jobs SET rowid=(SELECT rowid FROM jobs WHERE id='j') WHERE id='other'", true, held, done},
 	} {
-		for _, was := range []string{held, done} {
-			want := c.held
-			if was == done {
-				want = c.done
+		for i := range 4 {
+			was, want := held, c.held
+			if i%2 == 1 {
+				was, want = done, c.done
 			}
-			if want == "" {
+			// With that setting REPLACE fires the triggers of DELETE.
+			recursive := i >= 2
+			if want == "" || recursive && !strings.Contains(c.stmt, "REPLACE") {
 				continue
 			}
-			t.Run(strings.TrimPrefix(was[len(was)-1:], " ")+" "+c.stmt, func(t *testing.T) {
+			t.Run(fmt.Sprintf("done=%s recursive=%v %s", was[len(was)-1:], recursive, c.stmt), func(t *testing.T) {
 				path := filepath.Join(t.TempDir(), "jobs.db")
 				db := open(t, path)
 				ctx := t.Context()
@@ -157,6 +159,9 @@ func TestPlainStatements(t *testing.T) {
 				foreign := plain(t, path)
 				if got := row(t, foreign, "j"); got != was {
 					t.Fatalf("the row is %q", got)
+				}
+				if recursive {
+					do(t, foreign, "PRAGMA recursive_triggers = 1")
 				}
 				_, err := foreign.Exec(c.stmt)
 				if aborted := err != nil; aborted != c.aborted && !(was == done && want == done) {
