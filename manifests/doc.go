@@ -13,7 +13,7 @@
 //   - Setting what is already there changes no byte.
 //
 // It does not promise to be able to make every edit: a value that other parts of the file share
-// by an alias is refused, with an error. It reads and writes bytes and knows nothing of locks;
-// replacing a file without losing somebody's save is in ReplaceFile's hands. Documents of other
-// API groups are counted and otherwise left alone.
+// by an alias is refused, with an error. Edits work on bytes and know nothing of files being
+// saved meanwhile; Tree.Replace takes care of that. Documents of other API groups are counted and
+// otherwise left alone.
 package manifests

@@ -173,3 +173,37 @@ func TestEditsOfAnyLayout(t *testing.T) {
 		checkEdits(rt, []byte(text))
 	})
 }
+
+// TestAnyText writes any text into a status, and reads it back from every layout.
+func TestAnyText(t *testing.T) {
+	texts := rapid.OneOf(rapid.String(), rapid.StringMatching(`[-+.0-9eExXoObB_:/nNyY~]{0,8}`), rapid.SampledFrom([]string{
+		"null", "~", "yes", "off", "0x1F", "1e3", "1_000", "2001-01-01", ".inf", "-", "- a", "a: b", "a #b", "*a", "&a", "!a", "%a", "@a", "`a`",
+		"{}", "[]", "|", ">", "---", "...", "<<", "=", "\x00\x1b[31m", "\u2028\u2029\u0085\ufeff", "\U0001f600", "\ufffe\uffff", " a", "a ", "a\r\nb\tc", "\xff\xfe", "{{ .x }}", "<<<<<<<",
+	}))
+	layouts := []string{
+		job(), job() + "status: {}", strings.ReplaceAll(job(), "\n", "\r\n"),
+		"{apiVersion: leasehold.dev/v1alpha1, kind: Job, metadata: {name: a}, spec: {ttl: 1, workers: [{name: a}]}}",
+		`{"apiVersion":"leasehold.dev/v1alpha1","kind":"Job","metadata":{"name":"a"},"spec":{"ttl":1,"workers":[{"name":"a"}]}}`, pretty,
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		data := []byte(rapid.SampledFrom(layouts).Draw(rt, "layout"))
+		s := sampleStatus()
+		s.Owner, s.Store = "w"+texts.Draw(rt, "owner"), "s"+texts.Draw(rt, "store")
+		s.Result = ptr(texts.Draw(rt, "result"))
+		s.Until = ptr(rapid.Float64().Draw(rt, "until"))
+		s.Fence = ptr(rapid.Int64().Draw(rt, "fence"))
+		s.Conditions[0].Message, s.Workers[0].Message = texts.Draw(rt, "condition"), texts.Draw(rt, "worker")
+		out, err := Decode("a", data).EditStatus(data, map[int]*JobStatus{0: s})
+		if err != nil {
+			rt.Fatalf("%v", err)
+		}
+		for _, text := range []*string{&s.Owner, &s.Store, s.Result, &s.Conditions[0].Message, &s.Workers[0].Message} {
+			*text = string([]rune(*text)) // what is not UTF-8 is replaced
+		}
+		got := Decode("a", out).Docs[0].Status
+		if got == nil || *got.Result != *s.Result || got.Owner != s.Owner || got.Store != s.Store || *got.Until != *s.Until || *got.Fence != *s.Fence ||
+			got.Conditions[0].Message != s.Conditions[0].Message || got.Workers[0].Message != s.Workers[0].Message {
+			rt.Fatalf("%+v\n%s", got, out)
+		}
+	})
+}
