@@ -19,6 +19,7 @@ import (
 const (
 	watchGather = time.Millisecond       // from the first event of a batch to its delivery
 	watchPoll   = 2 * time.Second        // for what is not announced
+	watchDoubt  = 10 * time.Second       // how long a scan may take
 	watchRoot   = 250 * time.Millisecond // for a directory that is gone
 )
 
@@ -72,9 +73,10 @@ type watcher struct {
 	remote string              // the kind of its file system, if that does not announce every change
 	heal   bool                // a directory was moved: watches may have gone with it
 
-	paths map[string]bool // the batch that waits
-	batch change
-	open  time.Time // when it began
+	paths   map[string]bool // the batch that waits
+	batch   change
+	scanned time.Time // when a scan was last asked for
+	open    time.Time // when it began
 }
 
 // newWatcher watches the tree from now on. If the system has no watch to give, the first change
@@ -84,7 +86,7 @@ func newWatcher(t *manifests.Tree) *watcher {
 	if err != nil {
 		root = t.Dir()
 	}
-	w := &watcher{root: root, out: make(chan change), also: map[string]bool{}, paths: map[string]bool{}}
+	w := &watcher{root: root, out: make(chan change), also: map[string]bool{}, paths: map[string]bool{}, scanned: time.Now()}
 	w.clear()
 	if w.fs, err = fsnotify.NewWatcher(); err != nil {
 		w.add = func(string) error { return err }
@@ -173,6 +175,9 @@ func (w *watcher) loop(ctx context.Context, events <-chan fsnotify.Event, faults
 		case <-poll.C:
 			w.retry()
 		case out <- c:
+			if c.Rescan {
+				w.scanned = time.Now()
+			}
 			w.batch, w.paths, w.open = change{}, map[string]bool{}, time.Time{}
 		}
 	}
@@ -244,8 +249,12 @@ func (w *watcher) event(ev fsnotify.Event) {
 		}
 	case ev.Has(fsnotify.Create) && !strings.HasPrefix(base, "."):
 		// A directory behind a link has its own place.
-		if fi, err := os.Lstat(name); err == nil && fi.IsDir() {
+		fi, err := os.Lstat(name)
+		if err == nil && fi.IsDir() {
 			w.walk(name, true)
+		} else if err != nil && time.Since(w.scanned) < watchDoubt {
+			// It may have been a directory, which a scan saw and nobody will hear of again.
+			w.batch.Rescan = true
 		}
 	}
 }

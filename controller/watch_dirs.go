@@ -30,6 +30,7 @@ func (w *watcher) watchAll() {
 		}
 	}
 	w.clear()
+	clear(w.paths)
 	for file := range w.also {
 		w.watch(filepath.Dir(file), false)
 	}
@@ -68,6 +69,9 @@ func (w *watcher) watch(dir string, counts bool) {
 	case err == nil:
 		delete(w.blind, dir)
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
+		if counts {
+			w.batch.Rescan = true // it may have been seen by a scan
+		}
 		delete(w.blind, dir)
 		delete(w.dirs, dir)
 	default:

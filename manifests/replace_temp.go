@@ -67,15 +67,7 @@ func (s *swap) createTemp(perm uint32) (*file, error) {
 	if err := s.t.before("temp", s.path); err != nil {
 		return nil, err
 	}
-	s.dir = s.at.dir.hold()
-	if d := s.t.temp; d != nil && len(escapePath(s.at.path)) <= maxStem {
-		here, err1 := s.at.dir.identity()
-		there, err2 := d.identity()
-		if err1 == nil && err2 == nil && here.Dev == there.Dev {
-			s.dir.close()
-			s.dir = d.hold()
-		}
-	}
+	s.pickTempDir()
 	name := newName(s.stem())
 	f, err := s.dir.create(name, perm)
 	if err != nil && s.dir != s.at.dir {
@@ -89,6 +81,19 @@ func (s *swap) createTemp(perm uint32) (*file, error) {
 	}
 	s.temp = name
 	return f, nil
+}
+
+// pickTempDir chooses the directory of the temp.
+func (s *swap) pickTempDir() {
+	s.dir = s.at.dir.hold()
+	if d := s.t.temp; d != nil && len(escapePath(s.at.path)) <= maxStem {
+		here, err1 := s.at.dir.identity()
+		there, err2 := d.identity()
+		if err1 == nil && err2 == nil && here.Dev == there.Dev {
+			s.dir.close()
+			s.dir = d.hold()
+		}
+	}
 }
 
 func (s *swap) renameTemp(name string) error {

@@ -67,6 +67,7 @@ type Tree struct {
 	mu     sync.RWMutex // guards root
 	root   *os.Root
 	rootID Sig
+	gone   bool // nothing stands at the name, whatever root is open
 
 	graves graves
 
@@ -102,10 +103,14 @@ func OpenTree(dir, tempDir string) (*Tree, error) {
 func (t *Tree) Dir() string { return t.name }
 
 // Reopen opens the directory again if another one stands at its name now: it was removed and
-// made again, or a link to it was changed. The error is fs.ErrNotExist while there is none.
+// made again, or a link to it was changed. The error is fs.ErrNotExist if there is none: then no
+// path exists until a later Reopen finds one, even if the old directory lives on under another name.
 func (t *Tree) Reopen() error {
 	root, err := os.OpenRoot(t.name)
 	if err != nil {
+		t.mu.Lock()
+		t.gone = errors.Is(err, fs.ErrNotExist)
+		t.mu.Unlock()
 		return err
 	}
 	id, err := rootIdentity(root)
@@ -115,6 +120,7 @@ func (t *Tree) Reopen() error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.gone = false
 	if t.root != nil && id == t.rootID {
 		return root.Close()
 	}

@@ -40,6 +40,9 @@ func rootIdentity(r *os.Root) (Sig, error) { return (&dir{r: r}).identity() }
 func (t *Tree) openDir(path string) (*dir, error) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
+	if t.gone {
+		return nil, syscall.ENOENT
+	}
 	r, err := t.root.OpenRoot(path)
 	if err != nil {
 		return nil, err

@@ -160,12 +160,16 @@ func TestReopen(t *testing.T) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	write(t, filepath.Join(dir, "a.yaml"), "a: 0\n")
 	tree := openTree(t, dir, "")
 	if err := os.Rename(dir, dir+".old"); err != nil {
 		t.Fatal(err)
 	}
 	if err := tree.Reopen(); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("gone: %v", err)
+	}
+	if _, err := tree.Stat("a.yaml"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file in a directory that is gone: %v", err)
 	}
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)

@@ -70,6 +70,9 @@ func rootIdentity(r *os.Root) (Sig, error) {
 func (t *Tree) openDir(path string) (*dir, error) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
+	if t.gone {
+		return nil, syscall.ENOENT
+	}
 	f, err := t.root.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, err
