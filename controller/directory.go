@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
@@ -227,21 +228,27 @@ func (d *Directory) saw(key string, snap manifests.Snapshot) {
 	d.seen[key] = s
 }
 
-// WriteStatus implements Source.
+// WriteStatus implements Source. A document that cannot take a status holds up none of the others.
 func (d *Directory) WriteStatus(m *Manifest, statuses map[int]*manifests.JobStatus) error {
+	var refused []error
 	next, err := m.File.EditStatus(m.snapshot.Data, statuses)
+	for one := (*manifests.EditError)(nil); errors.As(err, &one); {
+		refused = append(refused, err)
+		statuses = maps.Clone(statuses)
+		delete(statuses, one.Doc)
+		next, err = m.File.EditStatus(m.snapshot.Data, statuses)
+	}
 	if err != nil {
 		return err
 	}
-	if string(next) == string(m.snapshot.Data) {
-		return nil
+	if string(next) != string(m.snapshot.Data) {
+		snap, err := d.tree.Replace(m.Key, m.snapshot, next)
+		if err != nil {
+			return err
+		}
+		d.saw(m.Key, snap)
 	}
-	snap, err := d.tree.Replace(m.Key, m.snapshot, next)
-	if err != nil {
-		return err
-	}
-	d.saw(m.Key, snap)
-	return nil
+	return errors.Join(refused...)
 }
 
 // Entry is a manifest in a directory, or what stands in the place of one.

@@ -346,3 +346,16 @@ func TestNotWritable(t *testing.T) {
 	r.shows("a.yaml", "worker-a 1 130")
 	r.until("it is forgotten", func() bool { return r.record("stuck").Trouble == "" })
 }
+
+// A document that cannot take a status holds up none of the others in its file.
+func TestStatusThatHasNoPlace(t *testing.T) {
+	shared := strings.Replace(manifest("shared", 100), "metadata:\n", "status: {owner: &o x}\nmetadata:\n  labels: {l: *o}\n", 1)
+	r := newRig(t, map[string]string{"a.yaml": shared + "---\n" + manifest("plain", 100)})
+	if s := r.once(); s.Faulty != 1 || !strings.Contains(r.log.String(), "anchor") {
+		t.Errorf("%+v\n%s", s, r.log)
+	}
+	f := manifests.Decode("a.yaml", []byte(r.read("a.yaml")))
+	if s := f.Docs[1].Status; s == nil || s.Owner != "worker-a" {
+		t.Errorf("held up by its neighbour:\n%s", r.read("a.yaml"))
+	}
+}
