@@ -60,8 +60,7 @@ func OpenDirectory(dir string, opt DirectoryOptions) (*Directory, error) {
 	}
 	if !opt.ReadOnly {
 		if err := tree.Sweep(); err != nil {
-			tree.Close()
-			return nil, err
+			opt.Log.Warn("clearing away what a crash has left: " + err.Error())
 		}
 	}
 	return d, nil
