@@ -55,7 +55,10 @@ func (db *DB) keep(ids []string, stamp store.Stamp) {
 			delete(db.cache, id)
 			continue
 		}
-		e.loaded = e.now
+		if e.now != e.loaded {
+			e.now = e.now.Clone() // the decision may have kept the other
+			e.loaded = e.now
+		}
 		switch t := e.tail; {
 		case t == nil:
 		case !t.read:

@@ -237,10 +237,11 @@ func (db *DB) postpone(events []store.Event) {
 	if len(events) == 0 {
 		return
 	}
-	if room := pendingLimit - len(db.pending); len(events) > room {
-		events = events[:max(room, 0)]
+	for _, e := range events {
+		if !again(db.pending, e) && len(db.pending) < pendingLimit {
+			db.pending = append(db.pending, e)
+		}
 	}
-	db.pending = append(db.pending, events...)
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	if !db.flushing && !db.closed {
@@ -253,6 +254,20 @@ func (db *DB) postpone(events []store.Event) {
 			_ = db.submit(context.Background(), &request{solo: db.flush})
 		})
 	}
+}
+
+// again counts e with the latest event of its job, if that is not far back and the same.
+func again(pending []store.Event, e store.Event) bool {
+	for i := len(pending) - 1; i >= max(0, len(pending)-64); i-- {
+		if p := &pending[i]; p.ID == e.ID {
+			same := sameEvent(p, &e)
+			if same {
+				p.Count += e.Count
+			}
+			return same
+		}
+	}
+	return false
 }
 
 // flush commits the events that wait.

@@ -93,17 +93,22 @@ func mayRepeat(e *store.Event, entry *entry) bool {
 func (t *tail) find(e *store.Event) *store.Event {
 	for i := len(t.rows) - 1; i >= 0; i-- {
 		r := t.rows[i]
-		if r.Verb != e.Verb || r.Reason != e.Reason || r.By != e.By || r.Message != e.Message {
-			return nil
-		}
-		if r.Owner == e.Owner && (r.Fence == e.Fence || claimed(e)) {
+		if sameEvent(r, e) {
 			return r
 		}
-		if !claimed(e) {
+		if !claimed(r) || !claimed(e) || r.By != e.By || r.Message != e.Message {
 			return nil
+		}
+		if r.Owner == e.Owner {
+			return r
 		}
 	}
 	return nil
+}
+
+// sameEvent reports whether b repeats a.
+func sameEvent(a, b *store.Event) bool {
+	return a.Verb == b.Verb && a.Reason == b.Reason && a.Owner == b.Owner && a.Fence == b.Fence && a.By == b.By && a.Message == b.Message
 }
 
 func claimed(e *store.Event) bool { return e.Verb == "claimed" && e.Reason == "" }

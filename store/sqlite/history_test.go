@@ -146,6 +146,13 @@ func TestRefusalsShareALaterCommit(t *testing.T) {
 	if now, _ := db.Stamp(ctx); now.Revision != before.Revision+1 {
 		t.Errorf("revision %v after %v", now, before)
 	}
+	for range 3 * pendingLimit {
+		db.Claim(ctx, "none", "a", 0, 1)
+	}
+	db.Enqueue(ctx, "j")
+	if events, err := db.History(ctx, "none", 0, 0); err != nil || len(events) != 1 || events[0].Count != 3*pendingLimit+1 {
+		t.Error(events, err)
+	}
 }
 
 func TestChanges(t *testing.T) {

@@ -26,6 +26,7 @@ func Run(t *testing.T, open func(*testing.T) store.Engine) {
 		{"Atomic", atomicUpdate},
 		{"DecideFails", decideFails},
 		{"Records", records},
+		{"KeptRecords", keptRecords},
 		{"Cancelled", cancelled},
 		{"Panics", panics},
 		{"OneWinner", oneWinner},
@@ -304,6 +305,30 @@ func records(t *testing.T, e store.Engine) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// keptRecords: what a caller does with a record after its decision concerns nobody else.
+func keptRecords(t *testing.T, e store.Engine) {
+	id := Prefix() + "j"
+	var kept []*store.Record
+	for now := range 3 {
+		_, err := e.Update(t.Context(), []string{id}, func(rs []*store.Record) error {
+			rs[0].Enqueue()
+			kept = rs
+			if rs[0].Fence != int64(now) || now > 0 && rs[0].Beats["k"] != 1 {
+				return fmt.Errorf("round %d: %+v", now, rs[0])
+			}
+			rs[0].Beats = map[string]float64{"k": 1}
+			_, err := rs[0].Claim("w", float64(now), 1)
+			rs[0].Beats = map[string]float64{"k": 1}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept[0].Fence, kept[0].Owner, kept[0].Beats["k"] = 77, "nobody", 2
+	}
+	must(t, e, Op{Name: "state", ID: id}, Answer{Job: Job{Exists: true, Owner: "w", Fence: 3, Until: 3}})
 }
 
 // cancelled: a call whose context has ended changes nothing, and the next one finds all in order.
