@@ -236,6 +236,8 @@ func (e *editor) insert(n *node, key string, value *node, block, top bool) error
 			stop = e.lineStop(stop)
 		} else if top {
 			stop = e.comments(stop, len(indent))
+		} else { // what is indented deeper is about the last value
+			stop = e.comments(stop, len(indent)+1)
 		}
 		e.line(stop, indent+text)
 	case 1: // behind blank lines that may belong to the last value
