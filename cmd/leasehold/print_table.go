@@ -19,10 +19,10 @@ var tableColumns = []metav1.TableColumnDefinition{
 	{Name: "Clock", Type: "string"},
 	{Name: "Until", Type: "string"},
 	{Name: "Attempts", Type: "string"},
-	{Name: "Result", Type: "string", Priority: 1},
 	{Name: "TTL", Type: "string", Priority: 1},
 	{Name: "Workers", Type: "string", Priority: 1},
 	{Name: "File", Type: "string", Priority: 1},
+	{Name: "Result", Type: "string", Priority: 1}, // free text last: the printer aligns bytes
 	{Name: "Note", Type: "string", Priority: 1},
 }
 
@@ -82,7 +82,7 @@ func (v *jobView) cells(now float64) []any {
 	} else if v.Behind() {
 		note = behind
 	}
-	return []any{plain(v.Name()), state, owner, fence, v.clock(), until, attempts, result, ttl, workers, plain(v.Where()), note}
+	return []any{plain(v.Name()), state, owner, fence, v.clock(), until, attempts, ttl, workers, plain(v.Where()), result, note}
 }
 
 // clock is the job's clock in the manifest.
