@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -220,8 +221,7 @@ func (r *Record) Release(owner string, fence int64) (Verdict, error) {
 		return Verdict{}, err
 	}
 	if reason := r.holds(owner, fence, math.Inf(-1)); reason != "" {
-		e := Event{Verb: "release", Reason: reason, Owner: owner, Fence: fence}
-		r.note(e)
+		r.note(Event{Verb: "release", Reason: reason, Owner: owner, Fence: fence, Message: r.standing()})
 		return r.current(reason), nil
 	}
 	r.endLease("released", nil, "")
@@ -264,6 +264,20 @@ func (r *Record) current(reason Reason) Verdict {
 }
 
 func (r *Record) refuse(verb string, reason Reason, owner string, fence int64, now float64) Verdict {
-	r.note(Event{Verb: verb, Reason: reason, Owner: owner, Fence: fence, Clock: &now})
+	r.note(Event{Verb: verb, Reason: reason, Owner: owner, Fence: fence, Clock: &now, Message: r.standing()})
 	return r.current(reason)
+}
+
+// standing says what is current, for the history. It leaves out until, which moves with every
+// renewal, so that repeats fold.
+func (r *Record) standing() string {
+	switch {
+	case !r.Exists:
+		return ""
+	case r.Done:
+		return fmt.Sprintf("%s has completed it with fence %d", r.Owner, r.Fence)
+	case r.Owner == "":
+		return fmt.Sprintf("fence %d is current, and nobody's", r.Fence)
+	}
+	return fmt.Sprintf("fence %d is current, and %s's", r.Fence, r.Owner)
 }

@@ -65,8 +65,8 @@ func parseRef(args []string) (string, error) {
 
 // namespaced is the id of a job in a namespace, where name does not already say one.
 func namespaced(namespace, name string) string {
-	if strings.Contains(name, "/") {
-		return name
+	if space, rest, ok := strings.Cut(name, "/"); ok {
+		namespace, name = space, rest
 	}
 	return manifests.JobID(namespace, name)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -130,6 +131,8 @@ result.`,
 		return exitOK
 	case errors.As(err, &exit) && exit.err == nil:
 		return exit.code
+	case errors.Is(err, syscall.EPIPE):
+		return exitFault // nobody reads any more: there is nobody to tell
 	}
 	fmt.Fprintln(s.Err, "error: "+plain(err.Error()))
 	switch {

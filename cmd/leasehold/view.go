@@ -114,6 +114,9 @@ func (v *jobView) Now(system float64) float64 {
 // judge finds the word for where the job stands.
 func (v *jobView) judge(system float64) {
 	v.State, v.Note = v.state(system)
+	if v.Row != nil && v.Row.Trouble != "" && v.Note == "" {
+		v.Note = "status: " + v.Row.Trouble
+	}
 	if v.Stale() && v.Note == "" {
 		v.Note = "the spec has changed since; no controller has decided from it yet"
 	}

@@ -61,7 +61,7 @@ func TestHistory(t *testing.T) {
 	want := `j enqueued owner= fence=0 until=0 clock=- by=go x1 
 j claimed owner=a fence=1 until=10 clock=0 by=go x1 
 j renewed owner=a fence=1 until=10 clock=0 by=go x5 
-j claimHeld owner=b fence=0 until=0 clock=5 by=go x3 
+j claimHeld owner=b fence=0 until=0 clock=5 by=go x3 fence 1 is current, and a's
 j claimed owner=b fence=2 until=30 clock=20 by=go x1 
 j renewed owner=b fence=2 until=40 clock=- by=sql x2 
 j released owner=b fence=2 until=0 clock=- by=sql x1 
@@ -73,7 +73,7 @@ j enqueued owner= fence=0 until=0 clock=- by=sql x1
 j jumped owner= fence=3 until=0 clock=- by=sql x1 
 j claimed owner=p fence=4 until=70 clock=- by=sql x1 
 j completed owner=p fence=4 until=70 clock=- by=sql x1 
-j completeDone owner=b fence=2 until=0 clock=21 by=go x1 
+j completeDone owner=b fence=2 until=0 clock=21 by=go x1 p has completed it with fence 4
 `
 	if diff := cmp.Diff(want, told(t, db, "j")); diff != "" {
 		t.Error(diff)
