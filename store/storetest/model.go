@@ -36,6 +36,31 @@ type Answer struct {
 	Owner  string
 	Fence  int64
 	Until  float64
+
+	// Unknown says that there was no answer: the caller was killed, and the operation took effect at
+	// some moment after its call, or never.
+	Unknown bool
+	// Bare says that the caller, a plain SQL statement, knows only whether it was granted, and of a
+	// claim the fence.
+	Bare bool
+}
+
+// agrees reports whether an answer to op is the one that the model gives.
+func (a Answer) agrees(op Op, want Answer) bool {
+	switch {
+	case a.Unknown:
+		return true
+	case !a.Bare:
+		return a == want
+	case op.Name == "state":
+		return a.Job == want.Job
+	case op.Name == "enqueue":
+		return a.Created == want.Created
+	case want.Failed != "" || a.Failed != "":
+		return want.Failed == a.Failed
+	}
+	granted := want.Reason == ""
+	return granted == (a.Reason == "") && (!granted || op.Name != "claim" || a.Fence == want.Fence)
 }
 
 // Job is the model's idea of one job. The zero value is a job that does not exist.
