@@ -40,6 +40,8 @@ func TestStoryByEdits(t *testing.T) {
 	r.shows("a.yaml", "worker-b 2 160 done by b")
 }
 
+// Hostzero-GmbH/keycloak-operator PR#122: every write set a fresh time, which was an event, which was
+// a write. What has converged is not written again.
 func TestIdle(t *testing.T) {
 	files := map[string]string{}
 	for i := range 500 {
@@ -94,6 +96,7 @@ func TestBadBesideGood(t *testing.T) {
 	r.shows("bad.yaml", "a 1 5")
 }
 
+// fluxcd/flux2#2508: two files with one identity must not take turns.
 func TestDuplicates(t *testing.T) {
 	r := newRig(t, map[string]string{"b.yaml": manifest("twin", 0)}).start()
 	r.shows("b.yaml", "worker-a 1 30")
@@ -182,6 +185,7 @@ func TestDatabaseDeletedWhileRunning(t *testing.T) {
 	r.shows("a.yaml", "worker-a 1002 230")
 }
 
+// farion1231/cc-switch#6136: a database restored from an old copy. The old holder's token stays refused.
 func TestOutdatedCopy(t *testing.T) {
 	r := newRig(t, map[string]string{"a.yaml": manifest("j", 100), "b.yaml": manifest("k", 100)})
 	r.once()

@@ -84,8 +84,11 @@ var caseErrors = map[string][]string{
 	"case-variant-key.yaml": {`case-variant-key.yaml:9: Spec: unknown field "Spec"; did you mean "spec"?`},
 }
 
-// TestCases edits inputs from public reports: sigs.k8s.io/yaml#15 and #45, mikefarah/yq#2532 and
-// others, in which editors of YAML went wrong.
+// TestCases edits inputs from public reports, in which editors of YAML went wrong: kubernetes/website
+// job-tmpl.yaml (flow-root), sixeyed/kiamol disk-calc-job.yaml (no-final-newline), traefik/traefik#13840
+// and mikefarah/yq#2532 (crlf-two-documents), elastic/kibana PR#283622 (status-in-text),
+// kubernetes-sigs/yaml#15 (case-variant-key) and #45 (big-number), and the output of a client-side dry
+// run (status-empty).
 func TestCases(t *testing.T) {
 	files, err := filepath.Glob("testdata/cases/*.yaml")
 	if err != nil || len(files) == 0 {

@@ -71,6 +71,7 @@ func waitsForLease() bool {
 	return err == nil && strings.Contains(string(locks), "BREAKING")
 }
 
+// macanderson/stella#5502: a tool reads a file, the user saves, the tool writes its copy.
 // A save between any two steps of a replacement stays, in every style, and nothing else does.
 func TestSaveBetweenSteps(t *testing.T) {
 	steps := []string{"temp", "write", "attributes", "sync", "name", "check", "exchange", "look", "back", "rename", "syncdir", "unlink"}

@@ -207,6 +207,8 @@ func TestLost(t *testing.T) {
 	}
 }
 
+// kubestellar/console#8854: a query whose context is cancelled in a transaction. The next user finds
+// the connection clean.
 func TestCancelledWhileWaiting(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jobs.db")
 	db := open(t, path)
