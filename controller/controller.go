@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 	"k8s.io/client-go/util/workqueue"
 
+	"leasehold.dev/leasehold/controller/gitindex"
 	"leasehold.dev/leasehold/manifests"
 	"leasehold.dev/leasehold/store"
 )
@@ -42,8 +44,8 @@ type Source interface {
 	// writing it; others, which concern this key alone.
 	Load(key string) (*Manifest, error)
 	// WriteStatus writes the status of the documents that are in statuses, by index. Errors:
-	// manifests.ErrChanged and ErrBusy where a save came in between, manifests.ErrNotWritable,
-	// others.
+	// manifests.ErrChanged and ErrBusy where a save came in between, gitindex.ErrHeld if found will
+	// be called with the key when it may be written, manifests.ErrNotWritable, others.
 	WriteStatus(m *Manifest, statuses map[int]*manifests.JobStatus) error
 }
 
@@ -63,6 +65,12 @@ type Options struct {
 	Log    *slog.Logger
 	Now    func() time.Time // the system clock
 	DryRun bool             // decide, tell, and change nothing
+	// Jumps calls jumped whenever the system clock was set, until ctx is done. The default asks the
+	// kernel, where it tells.
+	Jumps func(ctx context.Context, jumped func())
+	// Before, where set, is called with the name of each step of a pass, and with the key, before it
+	// is taken. An error ends the pass in place of the step. Tests fail, stop or meddle there.
+	Before func(step, key string) error
 }
 
 // Controller reconciles the manifests of a source with a store.
@@ -80,12 +88,19 @@ type Controller struct {
 	mu      sync.Mutex
 	fatal   error
 	stop    context.CancelFunc
-	open    map[string]int  // keys that have not settled yet: how often a pass was asked for
-	idle    *sync.Cond      // open is empty, or nothing will empty it
-	faulty  map[string]bool // keys whose last pass failed
-	refused map[string]int  // keys with documents that are not accepted, and how many
-	passes  map[string]int  // keys waiting for a writer to finish: how often in a row
+	open    map[string]int     // keys that have not settled yet: how often a pass was asked for
+	idle    *sync.Cond         // open is empty, or nothing will empty it
+	settled time.Time          // when the last one left open
+	faulty  map[string]bool    // keys whose last pass failed
+	refused map[string]int     // keys with documents that are not accepted, and how many
+	passes  map[string]int     // keys waiting for a writer to finish: how often in a row
+	timed   map[string]reading // keys that wait for a reading of the system clock
+	ahead   time.Duration      // of the system clock, against began and wall
+	outage  outage
 	rotate  sync.Mutex
+
+	began time.Time // by the clock of timers
+	wall  time.Time // by the system clock
 }
 
 // absence is how long a manifest must be gone before it counts as deleted, so that a save by moving
@@ -106,13 +121,19 @@ func New(src Source, st Store, opt Options) *Controller {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
+	if opt.Jumps == nil {
+		opt.Jumps = jumps
+	}
 	c := &Controller{
 		source: src, store: st, opt: opt,
 		index: newIndex(), diary: newDiary(opt.Log),
-		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[string](50*time.Millisecond, 30*time.Second)),
+		// A fault that many manifests share costs no more than a hundred tries a second.
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedMaxOfRateLimiter(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[string](50*time.Millisecond, 30*time.Second),
+			&workqueue.TypedBucketRateLimiter[string]{Limiter: rate.NewLimiter(100, 1000)})),
 		write: make(chan struct{}, writers),
 		open:  map[string]int{}, faulty: map[string]bool{}, refused: map[string]int{}, passes: map[string]int{},
+		timed: map[string]reading{}, began: time.Now(), wall: opt.Now().Round(0),
 	}
 	c.idle = sync.NewCond(&c.mu)
 	return c
@@ -171,6 +192,10 @@ func (c *Controller) run(ctx context.Context, once func()) error {
 	if err := c.prepare(work, initial); err != nil {
 		c.fail(err)
 	}
+	g.Go(func() error {
+		c.opt.Jumps(ctx, c.jumped)
+		return nil
+	})
 	for range workers {
 		g.Go(func() error {
 			for c.next(work) {
@@ -217,7 +242,7 @@ func (c *Controller) prepare(ctx context.Context, keys []string) error {
 			if err != nil {
 				return nil // its own pass says so
 			}
-			c.index.put(k, idsOf(m))
+			c.index.put(k, idsOf(m), c.opt.Now())
 			c.first.Store(k, m)
 			for _, d := range m.File.Docs {
 				if d.Status == nil {
@@ -233,6 +258,10 @@ func (c *Controller) prepare(ctx context.Context, keys []string) error {
 		})
 	}
 	_ = g.Wait()
+	// From here on others' changes are told apart; what they did before is seen anyway.
+	if !c.opt.DryRun {
+		_, _, _ = c.store.Changes(ctx)
+	}
 	stamp, err := c.store.View(ctx, nil, func([]*store.Record) error { return nil })
 	if err != nil {
 		return err
@@ -268,14 +297,18 @@ func (c *Controller) outdated(ctx context.Context, identity string) error {
 
 // stored queues what others have changed in the store.
 func (c *Controller) stored(ctx context.Context) {
+	if c.opt.DryRun {
+		return
+	}
 	ids, all, err := c.store.Changes(ctx)
 	switch {
 	case errors.Is(err, store.ErrLost):
 		c.fail(err)
 	case err != nil:
-		c.diary.state(slog.LevelWarn, "store", "reading the store's changes: "+err.Error())
+		c.diary.episode(slog.LevelWarn, "changes", err.Error(), "reading what others have changed in the store: "+err.Error())
 		return
 	}
+	c.diary.over("changes")
 	keys := c.index.keysOf(ids)
 	if all {
 		keys = c.index.all()
@@ -309,39 +342,31 @@ func (c *Controller) next(ctx context.Context) bool {
 	asked := c.open[key]
 	c.mu.Unlock()
 
+	c.notice()
+
 	p, err := c.reconcile(ctx, key)
 	if errors.Is(err, store.ErrLost) {
 		c.fail(err)
+		return true
 	}
 	c.finish(key, asked, p, err)
-	var fault *storeFault
-	switch {
-	case errors.As(err, &fault):
-		c.diary.state(slog.LevelError, "store", err.Error()) // it is every manifest's
-	case err != nil:
-		c.diary.state(slog.LevelWarn, key, strings.TrimPrefix(err.Error(), key+": "), slog.String("file", c.source.Name(key)))
-	default:
-		c.diary.state(0, "store", "")
+	var sf *storeFault
+	if errors.As(err, &sf) {
+		c.suffer(key, sf)
+		return true
 	}
+	c.relieve(key, p.decided)
 	if err != nil {
-		c.queue.AddRateLimited(key)
+		c.fault(key, err)
 		return true
 	}
 	c.diary.state(0, key, "")
 	c.queue.Forget(key)
-	if p.after >= 0 {
-		c.queue.AddAfter(key, max(p.after, time.Millisecond))
+	if rest := c.restOf(key, p); p.after >= 0 {
+		c.queue.AddAfter(key, rest)
 	}
 	return true
 }
-
-// storeFault says that the store cannot decide. It concerns every manifest alike.
-type storeFault struct{ err error }
-
-func (f *storeFault) Error() string {
-	return "the store decides nothing: " + f.err.Error() + "; trying again"
-}
-func (f *storeFault) Unwrap() error { return f.err }
 
 // finish notes how a pass over a key ended.
 func (c *Controller) finish(key string, asked int, p pass, err error) {
@@ -361,9 +386,13 @@ func (c *Controller) finish(key string, asked int, p pass, err error) {
 	}
 	if c.open[key] == asked { // nobody has asked for another one meanwhile
 		delete(c.open, key)
+		c.settled = time.Now()
 	}
 	if len(c.open) == 0 {
 		c.idle.Broadcast()
+	}
+	if len(c.faulty) == 0 {
+		c.diary.over("machine")
 	}
 }
 
@@ -371,7 +400,10 @@ func (c *Controller) finish(key string, asked int, p pass, err error) {
 type pass struct {
 	after     time.Duration // when to look again; never: not
 	unsettled bool          // the pass was not the last word on what is there
-	busy      bool          // somebody is writing the manifest
+	busy      bool          // somebody is writing the manifest, or has saved it again
+	decided   bool          // the store was asked
+	timed     bool          // a job waits for a reading of the system clock
+	reading   float64       // the one of this pass
 }
 
 // never says that a key need not be looked at again.
@@ -379,6 +411,9 @@ const never = time.Duration(-1)
 
 // reconcile brings one manifest's jobs to where it wants them, and its status to where they are.
 func (c *Controller) reconcile(ctx context.Context, key string) (pass, error) {
+	if err := c.before("load", key); err != nil {
+		return pass{after: never}, err
+	}
 	m, err := c.load(key)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -396,17 +431,29 @@ func (c *Controller) reconcile(ctx context.Context, key string) (pass, error) {
 	if !m.Settled && unfinished(m) {
 		return pass{after: settling, unsettled: true}, nil
 	}
-	c.enqueue(c.index.put(key, idsOf(m))...)
+	indexed := c.index.put(key, idsOf(m), c.opt.Now())
+	c.lost(indexed)
 	subjects, wait := c.subjects(m)
 	c.report(m, subjects)
+	wait = sooner(wait, indexed.again)
 	p := pass{after: wait, unsettled: wait >= 0}
+	if err := c.before("decide", key); err != nil {
+		return pass{after: never}, err
+	}
 	outcomes, err := c.decide(ctx, m, subjects)
 	if err != nil {
 		return pass{after: never}, err
 	}
+	if err := c.before("decided", key); err != nil {
+		return pass{after: never}, err
+	}
 	statuses := map[int]*manifests.JobStatus{}
+	now := seconds(c.opt.Now())
+	p.reading = now
 	for i, o := range outcomes {
-		again, due := c.due(m.File.Docs[i], o)
+		again, due := due(m.File.Docs[i], o, now)
+		p.decided = p.decided || o.id != ""
+		p.timed = p.timed || o.wake > 0
 		p.after = sooner(p.after, again)
 		if due {
 			statuses[i] = o.status
@@ -416,17 +463,43 @@ func (c *Controller) reconcile(ctx context.Context, key string) (pass, error) {
 		p.after, p.unsettled = sooner(p.after, settling), true
 	}
 	if len(statuses) > 0 && !c.opt.DryRun {
+		if err := c.before("write", key); err != nil {
+			return pass{after: never}, err
+		}
 		c.write <- struct{}{}
 		err = c.source.WriteStatus(m, statuses)
 		<-c.write
+		if err == nil {
+			err = c.before("written", key)
+		}
 	}
 	switch {
-	case errors.Is(err, manifests.ErrChanged):
-		return pass{after: 0, unsettled: true}, nil
-	case errors.Is(err, manifests.ErrBusy):
-		return c.patience(key), nil
+	case errors.Is(err, manifests.ErrChanged), errors.Is(err, manifests.ErrBusy):
+		again := c.patience(key)
+		again.decided = p.decided
+		return again, nil
+	case errors.Is(err, gitindex.ErrHeld):
+		p.unsettled = true // the source tells when to look again
+		return p, nil
 	}
 	return p, errors.Join(err, c.trouble(ctx, outcomes, err))
+}
+
+func (c *Controller) before(step, key string) error {
+	if c.opt.Before != nil {
+		return c.opt.Before(step, key)
+	}
+	return nil
+}
+
+// lost looks after the keys that a change of the index concerns, and tells of jobs that are declared
+// no more.
+func (c *Controller) lost(x indexed) {
+	c.enqueue(x.affected...)
+	for _, id := range x.gone {
+		c.diary.forget(id)
+		c.opt.Log.Info("it is declared no more, and gets no further lease", slog.String("job", id))
+	}
 }
 
 // trouble keeps in the store, for those who look there, that a job's status cannot be written, and
@@ -477,16 +550,22 @@ func (c *Controller) load(key string) (*Manifest, error) {
 func (c *Controller) gone(key string, why error) pass {
 	now := c.opt.Now()
 	since, known := c.index.absent(key, now)
-	if left := absence - now.Sub(since); known && left > 0 && left <= absence {
+	if left := left(since, now); known && left > 0 {
 		return pass{after: left, unsettled: true}
 	}
 	c.refuse(key, 0)
 	if known {
-		c.enqueue(c.index.drop(key)...)
+		x := c.index.drop(key)
+		c.enqueue(x.affected...)
+		for _, id := range x.gone {
+			c.diary.forget(id)
+		}
 		c.opt.Log.Info("the manifest is gone; its jobs get no further lease", slog.String("file", c.source.Name(key)))
 	}
 	if errors.Is(why, manifests.ErrDangling) {
 		c.noManifest(key, why)
+	} else {
+		c.diary.state(0, key+" errors", "")
 	}
 	return pass{after: never}
 }
@@ -537,6 +616,9 @@ func (c *Controller) report(m *Manifest, subjects []subject) {
 			add(&manifests.Error{Line: d.Line, Field: "metadata.name", Detail: subjects[i].problem})
 		}
 	}
+	if n := len(lines) - mostLines; n > 0 {
+		lines = append(lines[:mostLines], fmt.Sprintf("%s: and %d more", name, n))
+	}
 	c.diary.state(slog.LevelWarn, m.Key+" errors", strings.Join(lines, "\n"), slog.String("file", name))
 	c.refuse(m.Key, refused)
 }
@@ -570,7 +652,7 @@ func (c *Controller) subjects(m *Manifest) (all []subject, wait time.Duration) {
 			s.role, s.problem = roleDuplicate, fmt.Sprintf("Duplicate value: %q: in %s it is a second one, the job belongs to %s", d.ID, m.Key, owner.key)
 		default:
 			s.role = roleHeir
-			wait = sooner(wait, absence-c.opt.Now().Sub(absent)+time.Millisecond)
+			wait = sooner(wait, left(absent, c.opt.Now())+time.Millisecond)
 		}
 		all = append(all, s)
 	}
@@ -682,9 +764,8 @@ func (c *Controller) transact(ctx context.Context, m *Manifest, subjects []subje
 }
 
 // due reports whether an outcome's status has to be written now, and after which time to look again.
-func (c *Controller) due(d *manifests.Doc, o outcome) (time.Duration, bool) {
+func due(d *manifests.Doc, o outcome, now float64) (time.Duration, bool) {
 	again := never
-	now := seconds(c.opt.Now())
 	if o.wake > 0 {
 		again = after(o.wake, now)
 	}
@@ -721,19 +802,27 @@ func sooner(a, b time.Duration) time.Duration {
 // seconds is the system clock as decisions read it: in whole milliseconds.
 func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
-// settle waits until every key has had its pass, those that are being written up to patience.
+// settle waits until every key has had its pass, and gives up when none has settled for as long as
+// patience.
 func (c *Controller) settle(ctx context.Context, patience time.Duration) Summary {
 	expired := false
-	wake := func() {
+	var timer *time.Timer
+	look := func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		if left := patience - time.Since(c.settled); left > 0 && ctx.Err() == nil {
+			timer.Reset(left)
+			return
+		}
 		expired = true
 		c.idle.Broadcast()
 	}
-	defer time.AfterFunc(patience, wake).Stop()
-	defer context.AfterFunc(ctx, wake)()
+	defer context.AfterFunc(ctx, look)()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.settled = time.Now()
+	timer = time.AfterFunc(patience, look)
+	defer timer.Stop()
 	for len(c.open) > 0 && !expired && c.fatal == nil {
 		c.idle.Wait()
 	}

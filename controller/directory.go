@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"leasehold.dev/leasehold/controller/gitindex"
 	"leasehold.dev/leasehold/manifests"
 )
 
@@ -38,6 +39,7 @@ type DirectoryOptions struct {
 	StateDir string // for temporary files
 	Database string // is watched for what others commit
 	ReadOnly bool   // change nothing, not even what a crash has left
+	Git      *gitindex.Index
 	Log      *slog.Logger
 }
 
@@ -58,6 +60,14 @@ func OpenDirectory(dir string, opt DirectoryOptions) (*Directory, error) {
 		}
 		opt.Log.Info("a save that came in while status was written is back in its place", slog.String("file", path))
 	}
+	if opt.Git != nil {
+		tree.Before = func(step, path string) error {
+			if step == "exchange" {
+				return opt.Git.Check(path) // Git may have come since Enter
+			}
+			return nil
+		}
+	}
 	if !opt.ReadOnly {
 		if err := tree.Sweep(); err != nil {
 			opt.Log.Warn("clearing away what a crash has left: " + err.Error())
@@ -70,10 +80,11 @@ func OpenDirectory(dir string, opt DirectoryOptions) (*Directory, error) {
 func (d *Directory) Tree() *manifests.Tree { return d.tree }
 
 // Close closes the directory, after the last look at files that were just replaced.
-func (d *Directory) Close() error { return d.tree.Close() }
-
-// storeRest is the least time between two looks at what others have committed.
-const storeRest = 100 * time.Millisecond
+func (d *Directory) Close() error {
+	err := d.tree.Close()
+	d.opt.Git.Close()
+	return err
+}
 
 // Watch implements Source.
 func (d *Directory) Watch(ctx context.Context, found func([]string), ready, stored func()) error {
@@ -85,7 +96,7 @@ func (d *Directory) Watch(ctx context.Context, found func([]string), ready, stor
 	defer wg.Wait()
 	wg.Go(func() { w.Run(ctx) })
 	commits := make(chan struct{}, 1)
-	wg.Go(func() { spaced(ctx, commits, storeRest, stored) })
+	wg.Go(func() { echoed(ctx, commits, stored) })
 
 	keys, err := d.scan()
 	if err != nil {
@@ -93,6 +104,7 @@ func (d *Directory) Watch(ctx context.Context, found func([]string), ready, stor
 	}
 	found(keys)
 	ready()
+	wg.Go(func() { d.opt.Git.Run(ctx, found) })
 	for c := range w.Changes() {
 		if c.Err != nil {
 			d.opt.Log.Warn(c.Err.Error())
@@ -119,10 +131,12 @@ func (d *Directory) Watch(ctx context.Context, found func([]string), ready, stor
 	return nil
 }
 
-// spaced calls f for signals, with a rest after each call.
-func spaced(ctx context.Context, signals <-chan struct{}, rest time.Duration, f func()) {
+// echoed calls f for a signal, and again after each of the echoes, with the first of which signals
+// begin anew.
+func echoed(ctx context.Context, signals <-chan struct{}, f func()) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	<-timer.C
 	for {
 		select {
 		case <-ctx.Done():
@@ -130,11 +144,20 @@ func spaced(ctx context.Context, signals <-chan struct{}, rest time.Duration, f 
 		case <-signals:
 		}
 		f()
-		timer.Reset(rest)
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
+		for i := 0; i < len(echoes); i++ {
+			again := signals
+			if i == 0 {
+				again = nil // a rest between two looks
+			}
+			timer.Reset(echoes[i])
+			select {
+			case <-ctx.Done():
+				return
+			case <-again:
+				i = -1
+			case <-timer.C:
+			}
+			f()
 		}
 	}
 }

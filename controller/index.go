@@ -17,9 +17,13 @@ type index struct {
 }
 
 type entry struct {
-	ids    []string // per document; empty: none can be read
-	absent time.Time
+	ids    []string             // per document; empty: none can be read
+	absent time.Time            // since when the key is not there; zero: it is
+	lost   map[string]time.Time // ids that are in its documents no more, and since when
 }
+
+// gone is the place of an id that its key has lost less than a second ago.
+const gone = -1
 
 type place struct {
 	key string
@@ -34,76 +38,135 @@ func newIndex() *index {
 	return &index{keys: map[string]*entry{}, ids: map[string][]place{}, seen: map[string]bool{}}
 }
 
-// put records what a key holds now, and returns the other keys whose documents have thereby gained
-// or lost an id.
-func (x *index) put(key string, ids []string) (affected []string) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	old := x.keys[key]
-	if old != nil && slices.Equal(old.ids, ids) {
-		old.absent = time.Time{}
-		return nil
-	}
-	if old != nil {
-		affected = x.remove(key, old)
-	}
-	x.keys[key] = &entry{ids: ids}
-	for i, id := range ids {
-		if id == "" {
-			continue
-		}
-		p := place{key, i}
-		places := x.ids[id]
-		at, _ := slices.BinarySearchFunc(places, p, comparePlaces)
-		if at == 0 && len(places) > 0 {
-			affected = append(affected, places[0].key)
-		}
-		x.ids[id] = slices.Insert(places, at, p)
-	}
-	return others(affected, key)
+// indexed is what a key's new content means for others.
+type indexed struct {
+	affected []string      // other keys whose documents have gained or lost an id
+	gone     []string      // ids that no document has any more
+	again    time.Duration // when to put the same once more, since ids have been lost; never: not
 }
 
-// drop forgets a key, and returns the other keys whose documents have thereby gained an id.
-func (x *index) drop(key string) (affected []string) {
+// put records what a key holds at a time. An id that it has lost counts for a second longer.
+func (x *index) put(key string, ids []string, now time.Time) indexed {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	old := x.keys[key]
 	if old == nil {
-		return nil
+		old = &entry{}
+		x.keys[key] = old
 	}
-	delete(x.keys, key)
-	return others(x.remove(key, old), key)
+	old.absent = time.Time{}
+	if old.ids != nil && slices.Equal(old.ids, ids) && len(old.lost) == 0 {
+		return indexed{again: never}
+	}
+	next := &entry{ids: ids}
+	has := map[string]bool{}
+	for _, id := range ids {
+		has[id] = true
+	}
+	lose := func(id string, since time.Time) {
+		if id != "" && !has[id] && left(since, now) > 0 {
+			if next.lost == nil {
+				next.lost = map[string]time.Time{}
+			}
+			if _, ok := next.lost[id]; !ok {
+				next.lost[id] = since
+			}
+		}
+	}
+	for id, since := range old.lost {
+		lose(id, since)
+	}
+	for _, id := range old.ids {
+		lose(id, now)
+	}
+	out := x.replace(key, old, next)
+	for _, since := range next.lost {
+		out.again = sooner(out.again, left(since, now))
+	}
+	return out
 }
 
-func (x *index) remove(key string, e *entry) (affected []string) {
-	for i, id := range e.ids {
-		if id == "" {
-			continue
+// left is how much longer an absence must last before it counts.
+func left(since, now time.Time) time.Duration {
+	if d := absence - now.Sub(since); d <= absence {
+		return max(d, 0)
+	}
+	return 0 // the clock was set back
+}
+
+// drop forgets a key.
+func (x *index) drop(key string) indexed {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	old := x.keys[key]
+	if old == nil {
+		return indexed{again: never}
+	}
+	return x.replace(key, old, nil)
+}
+
+// replace puts the places of next where those of old are. Either may be nil.
+func (x *index) replace(key string, old, next *entry) indexed {
+	out := indexed{again: never}
+	owners := map[string]string{} // of each id concerned, before
+	note := func(id string) {
+		if _, ok := owners[id]; !ok {
+			owners[id] = ""
+			if places := x.ids[id]; len(places) > 0 {
+				owners[id] = places[0].key
+			}
 		}
-		places := x.ids[id]
-		at, found := slices.BinarySearchFunc(places, place{key, i}, comparePlaces)
-		if !found {
-			continue
+	}
+	old.each(key, func(id string, p place) { note(id) })
+	next.each(key, func(id string, p place) { note(id) })
+	old.each(key, func(id string, p place) {
+		if at, found := slices.BinarySearchFunc(x.ids[id], p, comparePlaces); found {
+			x.ids[id] = slices.Delete(x.ids[id], at, at+1)
 		}
-		places = slices.Delete(places, at, at+1)
-		if len(places) == 0 {
+	})
+	next.each(key, func(id string, p place) {
+		at, _ := slices.BinarySearchFunc(x.ids[id], p, comparePlaces)
+		x.ids[id] = slices.Insert(x.ids[id], at, p)
+	})
+	for id, was := range owners {
+		is := ""
+		if places := x.ids[id]; len(places) > 0 {
+			is = places[0].key
+		} else {
 			delete(x.ids, id)
-			continue
+			out.gone = append(out.gone, id)
 		}
-		x.ids[id] = places
-		if at == 0 {
-			affected = append(affected, places[0].key)
+		if was != is {
+			out.affected = append(out.affected, was, is)
 		}
 	}
-	return affected
+	if next == nil {
+		delete(x.keys, key)
+	} else {
+		x.keys[key] = next
+	}
+	slices.Sort(out.gone)
+	slices.Sort(out.affected)
+	out.affected = slices.DeleteFunc(slices.Compact(out.affected), func(k string) bool { return k == key || k == "" })
+	return out
 }
 
-func others(keys []string, key string) []string {
-	slices.Sort(keys)
-	return slices.DeleteFunc(slices.Compact(keys), func(k string) bool { return k == key })
+// each calls f with every place of a key's entry.
+func (e *entry) each(key string, f func(string, place)) {
+	if e == nil {
+		return
+	}
+	for i, id := range e.ids {
+		if id != "" {
+			f(id, place{key, i})
+		}
+	}
+	for id := range e.lost {
+		f(id, place{key, gone})
+	}
 }
 
-// owner returns the document that an id belongs to, and since when its key has been absent.
+// owner returns the document that an id belongs to, and since when it has been absent.
 func (x *index) owner(id string) (p place, absent time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -111,7 +174,11 @@ func (x *index) owner(id string) (p place, absent time.Time) {
 	if len(places) == 0 {
 		return place{}, time.Time{}
 	}
-	return places[0], x.keys[places[0].key].absent
+	e := x.keys[places[0].key]
+	if places[0].doc == gone {
+		return places[0], e.lost[id]
+	}
+	return places[0], e.absent
 }
 
 // absent notes that a key is not there and returns since when. known is false if it never was.

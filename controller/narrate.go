@@ -95,21 +95,30 @@ var waitingReasons = []string{"Suspended", "NoCandidate", "FenceExhausted", "Hel
 // diary writes decisions to the log, and folds what repeats: leases that go round because no worker
 // is alive, and conditions and faults that last.
 type diary struct {
-	log    *slog.Logger
-	mu     sync.Mutex
-	states map[string]string // by "id/condition" or key: the last text told
-	rounds map[string]int    // by id: claims in a row with nothing in between
+	log      *slog.Logger
+	mu       sync.Mutex
+	states   map[string]string // by "id/condition" or key: the last text told
+	episodes map[string]map[string]bool
+	rounds   map[string]int // by id: claims in a row with nothing in between
 }
 
 func newDiary(log *slog.Logger) *diary {
-	return &diary{log: log, states: map[string]string{}, rounds: map[string]int{}}
+	return &diary{log: log, states: map[string]string{}, episodes: map[string]map[string]bool{}, rounds: map[string]int{}}
 }
+
+// mostLines is how many lines a single decision, or a single file, gets in the log.
+const mostLines = 50
 
 // decision tells what was decided for a job, and each of its conditions that has changed.
 func (d *diary) decision(id string, workers int, before, after *store.Record, events []store.Event, status *manifests.JobStatus) {
+	n := 0
 	for _, l := range narrate(before, after, events) {
 		if d.quiet(id, workers, l) {
 			continue
+		}
+		if n++; n > mostLines {
+			d.log.LogAttrs(context.Background(), slog.LevelWarn, "there was more; the history has it", slog.String("job", id))
+			break
 		}
 		d.log.LogAttrs(context.Background(), l.level, l.text, append([]slog.Attr{slog.String("job", id)}, l.attrs...)...)
 	}
@@ -162,5 +171,43 @@ func (d *diary) state(level slog.Level, what, text string, attrs ...slog.Attr) {
 	d.mu.Unlock()
 	if !same && text != "" {
 		d.log.LogAttrs(context.Background(), level, text, attrs...)
+	}
+}
+
+// episode tells each kind of what goes wrong once until it is over, however often they take turns.
+func (d *diary) episode(level slog.Level, what, kind, text string, attrs ...slog.Attr) {
+	d.mu.Lock()
+	kinds := d.episodes[what]
+	if kinds == nil {
+		kinds = map[string]bool{}
+		d.episodes[what] = kinds
+	}
+	news := !kinds[kind] && len(kinds) < mostLines
+	if news {
+		kinds[kind] = true
+	}
+	d.mu.Unlock()
+	if news {
+		d.log.LogAttrs(context.Background(), level, text, attrs...)
+	}
+}
+
+// over ends an episode, and reports whether there was one.
+func (d *diary) over(what string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, was := d.episodes[what]
+	delete(d.episodes, what)
+	return was
+}
+
+// forget drops what was told of a job that is no longer declared.
+func (d *diary) forget(id string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.rounds, id)
+	delete(d.states, id+" waits")
+	for _, kind := range told {
+		delete(d.states, id+" "+kind)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -54,8 +55,12 @@ func (w *watcher) retry() {
 		w.watchAll()
 		w.batch.Rescan = true
 	case len(w.blind) > 0 || w.remote != "":
-		for dir := range w.blind {
-			w.watch(dir, w.dirs[dir])
+		for _, dir := range slices.Collect(maps.Keys(w.blind)) {
+			if w.dirs[dir] {
+				w.walk(dir, false)
+			} else {
+				w.watch(dir, false)
+			}
 		}
 		w.batch.Rescan = true
 	}
@@ -86,12 +91,19 @@ func (w *watcher) walk(dir string, report bool) {
 	if !w.dirs[dir] {
 		return // gone again
 	}
+	// What cannot be listed is polled, as if it could not be watched; the scan says why.
 	f, err := os.Open(dir)
 	if err != nil {
-		return // the scan says why
+		if !errors.Is(err, fs.ErrNotExist) {
+			w.blind[dir] = err
+		}
+		return
 	}
 	defer f.Close()
-	entries, _ := f.ReadDir(-1)
+	entries, err := f.ReadDir(-1)
+	if err != nil {
+		w.blind[dir] = err
+	}
 	for _, e := range entries {
 		name := filepath.Join(dir, e.Name())
 		switch {
