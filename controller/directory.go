@@ -39,7 +39,7 @@ type DirectoryOptions struct {
 	StateDir string // for temporary files
 	Database string // is watched for what others commit
 	ReadOnly bool   // change nothing, not even what a crash has left
-	Git      *gitindex.Index
+	Git      *gitindex.Index // of the checkout that the directory is, if it is one
 	Log      *slog.Logger
 }
 
@@ -252,6 +252,9 @@ func (d *Directory) saw(key string, snap manifests.Snapshot) {
 
 // WriteStatus implements Source. A document that cannot take a status holds up none of the others.
 func (d *Directory) WriteStatus(m *Manifest, statuses map[int]*manifests.JobStatus) error {
+	if d.opt.Git != nil && manifests.Conflicted(m.snapshot.Data) {
+		return nil // left alone until the user has resolved it
+	}
 	var refused []error
 	next, err := m.File.EditStatus(m.snapshot.Data, statuses)
 	for one := (*manifests.EditError)(nil); errors.As(err, &one); {
@@ -264,6 +267,9 @@ func (d *Directory) WriteStatus(m *Manifest, statuses map[int]*manifests.JobStat
 		return err
 	}
 	if string(next) != string(m.snapshot.Data) {
+		if err := d.opt.Git.Enter(m.Key); err != nil {
+			return err
+		}
 		snap, err := d.tree.Replace(m.Key, m.snapshot, next)
 		if err != nil {
 			return err
