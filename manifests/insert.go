@@ -16,8 +16,9 @@ func (f *File) Text(data []byte, doc int) (text []byte, own bool) {
 		g := Decode(f.Path, text)
 		if len(g.Docs) == 1 && len(g.Errors) == 0 {
 			if bare, err := g.EditStatus(text, map[int]*JobStatus{0: nil}); err == nil {
-				return bare, true
+				text = bare
 			}
+			return text, true
 		}
 	}
 	return Render(f.Docs[doc]), false
@@ -31,7 +32,7 @@ func (f *File) body(data []byte, doc int) (span, bool) {
 	}
 	s := f.Docs[doc].from.span
 	v := f.examine(data, s)
-	if len(v.units) != 1 || v.units[0].json || len(v.docs) != 1 || len(v.docs[0].path) > 0 || v.err != nil {
+	if len(v.units) != 1 || v.units[0].json || len(v.docs) != 1 || len(v.docs[0].path) > 0 {
 		return span{}, false
 	}
 	if isMarker(data[s.lo:s.hi], "---") {

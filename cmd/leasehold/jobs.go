@@ -94,9 +94,11 @@ type found struct {
 
 func (f *found) Doc() *manifests.Doc { return f.file.Docs[f.doc] }
 
+var errNotFound = errors.New("not found")
+
 // errJobNotFound is worded as kubectl does it.
 func errJobNotFound(id string) error {
-	return fmt.Errorf("jobs.leasehold.dev %q not found", id)
+	return fmt.Errorf("jobs.leasehold.dev %q %w", id, errNotFound)
 }
 
 // readAll reads every manifest in path order, and tells of each file that cannot be read.
