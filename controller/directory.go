@@ -36,9 +36,9 @@ type sight struct {
 
 // DirectoryOptions say what stands beside the manifests.
 type DirectoryOptions struct {
-	StateDir string // for temporary files
-	Database string // is watched for what others commit
-	ReadOnly bool   // change nothing, not even what a crash has left
+	StateDir string          // for temporary files
+	Database string          // is watched for what others commit
+	ReadOnly bool            // change nothing, not even what a crash has left
 	Git      *gitindex.Index // of the checkout that the directory is, if it is one
 	Log      *slog.Logger
 }

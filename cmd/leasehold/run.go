@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"leasehold.dev/leasehold/controller"
+	"leasehold.dev/leasehold/controller/gitindex"
 	"leasehold.dev/leasehold/manifests"
 	"leasehold.dev/leasehold/store/sqlite"
 )
@@ -103,8 +104,12 @@ func (o *runOptions) run(ctx context.Context, g *globals) error {
 	}
 	defer release()
 
+	var index *gitindex.Index
+	if !o.dryRun {
+		index = gitindex.Open(ctx, dir, log)
+	}
 	source, err := controller.OpenDirectory(dir, controller.DirectoryOptions{
-		StateDir: filepath.Dir(st.Path()), Database: st.Path(), ReadOnly: o.dryRun, Log: log,
+		StateDir: filepath.Dir(st.Path()), Database: st.Path(), ReadOnly: o.dryRun, Git: index, Log: log,
 	})
 	if err != nil {
 		return err
