@@ -46,7 +46,7 @@ Exit codes: 0 granted, 3 refused, 2 invalid usage or argument, 1 a fault.`,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(sc.init(), sc.enqueue(), sc.state(), sc.claim(), sc.renew(), sc.complete(), sc.release(),
-		sc.claimMany(), sc.list(), sc.exec())
+		sc.claimMany(), sc.list(), sc.exec(), sc.check(), sc.backup())
 	return c
 }
 

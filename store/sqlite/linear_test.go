@@ -218,6 +218,10 @@ func TestLinearizable(t *testing.T) {
 			return
 		}
 	}
+	report, err := Check(t.Context(), path, nil)
+	if err != nil || len(report.Problems) > 0 {
+		t.Fatalf("the store afterwards: %v, %+v", err, report)
+	}
 	t.Logf("figures: linearizable: %d operations on %d jobs by %d processes of %d goroutines at a time, %d of them by Python; %d processes killed with -9, %d operations unanswered",
 		total, jobs, linearProcs+1, linearGos, pythons, kills, unanswered)
 }
