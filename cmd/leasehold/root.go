@@ -132,6 +132,10 @@ result.`,
 		newGitCommand(&g),
 		newStoreCommand(&s, &g),
 		newDemoCommand(&g),
+		newExplainCommand(&g),
+		newSchemaCommand(&g),
+		newCRDCommand(&g),
+		newDocsCommand(&g),
 		newVersionCommand(&g),
 	)
 	completeNames(root, &g)
