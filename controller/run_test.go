@@ -272,7 +272,7 @@ func TestRowFault(t *testing.T) {
 	r := newRig(t, map[string]string{"a.yaml": manifest("j", 100) + "---\n" + manifest("k", 100)})
 	r.once()
 	r.open()
-	if err := exec(r, `UPDATE jobs SET until = 9e999 WHERE id = 'j'`); err != nil {
+	if err := execSQL(r, `UPDATE jobs SET until = 9e999 WHERE id = 'j'`); err != nil {
 		t.Fatal(err)
 	}
 	r.db.Close()
@@ -319,7 +319,7 @@ func TestOrderlyStop(t *testing.T) {
 	}
 }
 
-func exec(r *rig, statement string) error {
+func execSQL(r *rig, statement string) error {
 	db, err := openSQL(r.database())
 	if err != nil {
 		return err
