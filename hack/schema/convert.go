@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
@@ -23,7 +24,7 @@ func (c *converter) fail(format string, args ...any) {
 func (c *converter) convert(s *apiextensions.JSONSchemaProps, required bool) object {
 	o := object{}
 	if s.Description != "" {
-		o["description"] = s.Description
+		o["description"] = fold(s.Description)
 	}
 	if required {
 		o["type"] = s.Type
@@ -91,6 +92,15 @@ func (c *converter) convert(s *apiextensions.JSONSchemaProps, required bool) obj
 	return o
 }
 
+// fold undoes the line breaks of a comment, which editors show as paragraphs.
+func fold(text string) string {
+	paragraphs := strings.Split(text, "\n\n")
+	for i, p := range paragraphs {
+		paragraphs[i] = strings.Join(strings.Fields(p), " ")
+	}
+	return strings.Join(paragraphs, "\n\n")
+}
+
 func set[T any](o object, key string, v *T) {
 	if v != nil {
 		o[key] = *v
@@ -114,7 +124,7 @@ func bound(o object, inimum string, v *float64, exclusive bool) {
 func describe(s *apiextensions.JSONSchemaProps) object {
 	o := object{"readOnly": true}
 	if s.Description != "" {
-		o["description"] = s.Description
+		o["description"] = fold(s.Description)
 	}
 	if len(s.Properties) > 0 {
 		fields := object{}
