@@ -23,6 +23,9 @@ type Directory struct {
 	opt  DirectoryOptions
 	seed maphash.Seed
 
+	again   chan struct{}  // asks for a scan
+	prepare func(*watcher) // where set, meddles with the watcher: tests
+
 	mu   sync.Mutex
 	seen map[string]sight
 }
@@ -52,7 +55,7 @@ func OpenDirectory(dir string, opt DirectoryOptions) (*Directory, error) {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
-	d := &Directory{tree: tree, opt: opt, seed: maphash.MakeSeed(), seen: map[string]sight{}}
+	d := &Directory{tree: tree, opt: opt, seed: maphash.MakeSeed(), again: make(chan struct{}, 1), seen: map[string]sight{}}
 	tree.Restored = func(path string, err error) {
 		if err != nil {
 			opt.Log.Error("a save that came in while status was written could not be put back: "+err.Error(), slog.String("file", path))
@@ -92,6 +95,9 @@ func (d *Directory) Watch(ctx context.Context, found func([]string), ready, stor
 	if d.opt.Database != "" {
 		w.Also(d.opt.Database)
 	}
+	if d.prepare != nil {
+		d.prepare(w)
+	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { w.Run(ctx) })
@@ -105,7 +111,22 @@ func (d *Directory) Watch(ctx context.Context, found func([]string), ready, stor
 	found(keys)
 	ready()
 	wg.Go(func() { d.opt.Git.Run(ctx, found) })
-	for c := range w.Changes() {
+	retry := time.NewTimer(watchPoll)
+	retry.Stop()
+	told := false // that a scan failed
+	for {
+		var c change
+		var ok bool
+		select {
+		case c, ok = <-w.Changes():
+			if !ok {
+				return nil
+			}
+		case <-d.again:
+			c.Rescan = true
+		case <-retry.C:
+			c.Rescan = true
+		}
 		if c.Err != nil {
 			d.opt.Log.Warn(c.Err.Error())
 		}
@@ -118,9 +139,14 @@ func (d *Directory) Watch(ctx context.Context, found func([]string), ready, stor
 		keys := c.Paths
 		if c.Rescan {
 			more, err := d.scan()
-			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				d.opt.Log.Warn(err.Error())
+			failed := err != nil && !errors.Is(err, fs.ErrNotExist)
+			if failed {
+				retry.Reset(watchPoll)
+				if !told {
+					d.opt.Log.Warn("scanning the directory: " + err.Error() + "; trying again")
+				}
 			}
+			told = failed
 			keys = append(more, c.Paths...)
 		}
 		keys = slices.DeleteFunc(keys, func(k string) bool { return d.unchanged(ctx, k, found) })
@@ -128,7 +154,6 @@ func (d *Directory) Watch(ctx context.Context, found func([]string), ready, stor
 			found(keys)
 		}
 	}
-	return nil
 }
 
 // echoed calls f for a signal, and again after each of the echoes, with the first of which signals
@@ -230,6 +255,9 @@ func (d *Directory) Load(key string) (*Manifest, error) {
 			delete(d.seen, key)
 			d.mu.Unlock()
 		}
+		if errors.Is(err, manifests.ErrNotRegular) && !manifests.IsManifest(key) {
+			return nil, d.unlisted(key)
+		}
 		return nil, err
 	}
 	d.saw(key, snap)
@@ -238,6 +266,19 @@ func (d *Directory) Load(key string) (*Manifest, error) {
 		Settled: snap.Settled, snapshot: snap,
 	}
 	return m, nil
+}
+
+// unlisted says why a directory cannot be listed, of which a scan has made a key for that reason. When
+// it can, it is scanned.
+func (d *Directory) unlisted(dir string) error {
+	if _, err := d.tree.ReadDir(dir); err != nil {
+		return err
+	}
+	select {
+	case d.again <- struct{}{}:
+	default:
+	}
+	return fs.ErrNotExist
 }
 
 // Name implements Source.

@@ -35,7 +35,7 @@ type saver struct {
 	clock  int
 	beats  int
 	text   string
-	before string // the text before that
+	before string           // the text before that
 	result string           // that the job was seen to have
 	owners map[int64]string // by fence, as seen in status
 	asked  map[string]int   // heartbeats that were written, by owner and fence

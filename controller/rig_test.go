@@ -2,6 +2,7 @@ package controller
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -22,6 +23,9 @@ import (
 type rig struct {
 	t      *testing.T
 	dir    string
+	state  string        // the state directory, if it is not in dir
+	busy   time.Duration // of the store
+	watch  func(*watcher)
 	db     *sqlite.DB
 	log    *buffer
 	source *Directory
@@ -60,7 +64,9 @@ func newRig(t *testing.T, files map[string]string) *rig {
 	return r
 }
 
-func (r *rig) database() string { return filepath.Join(r.dir, ".leasehold", "leasehold.db") }
+func (r *rig) database() string {
+	return filepath.Join(cmp.Or(r.state, filepath.Join(r.dir, ".leasehold")), "leasehold.db")
+}
 
 func (r *rig) path(name string) string { return filepath.Join(r.dir, filepath.FromSlash(name)) }
 
@@ -107,7 +113,7 @@ func (r *rig) edit(name, old, with string) {
 func (r *rig) open() {
 	r.t.Helper()
 	var err error
-	if r.db, err = sqlite.Open(r.t.Context(), r.database(), sqlite.Options{Actor: "controller"}); err != nil {
+	if r.db, err = sqlite.Open(r.t.Context(), r.database(), sqlite.Options{Actor: "controller", BusyTimeout: r.busy}); err != nil {
 		r.t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -115,6 +121,7 @@ func (r *rig) open() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	r.source.prepare = r.watch
 }
 
 func (r *rig) controller(opt Options) *Controller {

@@ -60,6 +60,7 @@ type watcher struct {
 	root string // absolute
 	fs   *fsnotify.Watcher
 	add  func(dir string) error // fs.Add; tests make it fail
+	poll time.Duration          // watchPoll; tests have less time, or more
 	out  chan change
 	also map[string]bool
 
@@ -86,7 +87,7 @@ func newWatcher(t *manifests.Tree) *watcher {
 	if err != nil {
 		root = t.Dir()
 	}
-	w := &watcher{root: root, out: make(chan change), also: map[string]bool{}, paths: map[string]bool{}, scanned: time.Now()}
+	w := &watcher{root: root, out: make(chan change), also: map[string]bool{}, paths: map[string]bool{}, poll: watchPoll, scanned: time.Now()}
 	w.clear()
 	if w.fs, err = fsnotify.NewWatcher(); err != nil {
 		w.add = func(string) error { return err }
@@ -127,9 +128,9 @@ func (w *watcher) Run(ctx context.Context) {
 func (w *watcher) loop(ctx context.Context, events <-chan fsnotify.Event, faults <-chan error) {
 	gather := time.NewTimer(0)
 	defer gather.Stop()
-	poll := time.NewTicker(watchPoll)
+	polling := w.poll
+	poll := time.NewTicker(polling)
 	defer poll.Stop()
-	polling := watchPoll
 	ripe := false
 	for {
 		w.settle()
@@ -187,9 +188,9 @@ func (w *watcher) loop(ctx context.Context, events <-chan fsnotify.Event, faults
 // nobody announces that a directory far above it was moved; and for what cannot be watched.
 func (w *watcher) pollEvery() time.Duration {
 	if w.lost {
-		return watchRoot
+		return min(watchRoot, w.poll)
 	}
-	return watchPoll
+	return w.poll
 }
 
 // settle puts watches right after directories were moved, and says once if some are missing.
