@@ -43,11 +43,17 @@ func (e *editor) flowKey(key string, st jsonStyle) string {
 
 func (e *editor) insertFlow(n *node, key string, value *node) error {
 	off := n.content(e.data)
+	st := e.jsonStyle(n)
+	text := e.flowKey(key, st) + e.flowText(value, st)
+	if off == n.off && len(n.kids) == 2 && off < len(e.data) && e.data[off] != '{' { // [a: b]
+		end := n.end(e.data)
+		e.splice(off, off, "{")
+		e.splice(end, end, ", "+text+"}")
+		return nil
+	}
 	if off >= len(e.data) || e.data[off] != '{' {
 		return errors.New("cannot be set: its mapping has no braces")
 	}
-	st := e.jsonStyle(n)
-	text := e.flowKey(key, st) + e.flowText(value, st)
 	if len(n.kids) == 0 {
 		e.splice(off+1, off+1, text)
 		return nil

@@ -28,6 +28,7 @@ type applying struct {
 
 	dry     bool
 	sources []*source
+	jobs    int // documents of our own
 	skipped int
 	seen    map[string]string // id → where it stands in the input
 	errs    []error
@@ -119,9 +120,7 @@ func (o *applying) run(ctx context.Context, f func(l *live, s *source, d *given)
 	if err := l.judged(ctx); err != nil {
 		return err
 	}
-	n := 0
 	for _, s := range o.sources {
-		n += len(s.ids)
 		for _, d := range s.given {
 			if err := f(l, s, d); err != nil {
 				o.fail(err)
@@ -134,13 +133,13 @@ func (o *applying) run(ctx context.Context, f func(l *live, s *source, d *given)
 	if o.skipped > 0 {
 		fmt.Fprintf(o.g.Err, "%s of other kinds skipped\n", count(o.skipped, "document"))
 	}
-	if n == 0 && len(o.errs) == 0 && !o.pruneAll {
+	if o.jobs == 0 && len(o.errs) == 0 && !o.pruneAll {
 		o.fail(fmt.Errorf("no Job of %s in %s", manifests.APIVersion, strings.Join(o.files, ", ")))
 	}
 	return allErrors(o.g, o.errs)
 }
 
-func (o *applying) fail(err error) { o.errs = append(o.errs, err) }
+func (o *applying) fail(err error) { o.errs = append(o.errs, flat(err)...) }
 
 // finish prunes a source and keeps what it has brought.
 func (o *applying) finish(l *live, s *source) error {
@@ -208,6 +207,7 @@ func (o *applying) eachFile(arg string, each func(path string, data []byte, err 
 
 func (o *applying) readFile(s *source, path string, data []byte) {
 	f := manifests.Decode(path, data)
+	o.jobs += len(f.Docs)
 	o.skipped += f.Skipped
 	for _, e := range f.Errors {
 		o.fail(e)
@@ -355,7 +355,7 @@ func (o *applying) print(id, what, note string) {
 func merged(at *found, want *manifests.Doc, keys broughtKeys) ([]byte, error) {
 	data, file, doc := at.snap.Data, at.file, at.doc
 	if file.Docs[doc].Object == nil {
-		return nil, fmt.Errorf("it cannot be changed where it stands: %w", refused(file.Docs[doc]))
+		return nil, fmt.Errorf("it cannot be changed where it stands: %w", file.Docs[doc].Errors[0])
 	}
 	for _, part := range []struct {
 		field   string
@@ -379,7 +379,7 @@ func merged(at *found, want *manifests.Doc, keys broughtKeys) ([]byte, error) {
 		file, data = manifests.Decode(file.Path, next), next
 	}
 	if d := file.Docs[doc]; d.Job == nil {
-		return nil, fmt.Errorf("it would not be accepted where it stands: %w", refused(d))
+		return nil, fmt.Errorf("it would not be accepted where it stands: %w", d.Errors[0])
 	}
 	return data, nil
 }

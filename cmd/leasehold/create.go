@@ -126,11 +126,11 @@ func newDoc(name, namespace string, spec manifests.JobSpec) (*manifests.Doc, err
 	}
 	doc := manifests.Decode("", text).Docs[0]
 	if doc.Job == nil {
-		errs := make([]error, len(doc.Errors))
+		errs := make([]string, len(doc.Errors))
 		for i, e := range doc.Errors {
-			errs[i] = &manifests.Error{Field: e.Field, Detail: e.Detail}
+			errs[i] = (&manifests.Error{Field: e.Field, Detail: e.Detail}).Error()
 		}
-		return nil, usageError("%w", errors.Join(errs...))
+		return nil, usageError("%s", strings.Join(errs, "; "))
 	}
 	return doc, nil
 }
@@ -235,4 +235,3 @@ func (l *live) row(ctx context.Context, id string) (row *store.Record, err error
 	}
 	return row, err
 }
-

@@ -48,7 +48,7 @@ Exit codes: 0 done or cancelled; 1 no such job, a conflict, or a fault; 2 invali
 			for _, name := range names {
 				e := editing{g: g, l: l, ctx: cmd.Context(), id: namedID(namespace, name)}
 				if err := e.run(); err != nil {
-					errs = append(errs, err)
+					errs = append(errs, flat(err)...)
 				}
 			}
 			return allErrors(g, errs)
@@ -158,7 +158,7 @@ func (e *editing) keep(text []byte, why error) error {
 		fmt.Fprintln(e.g.Err, string(text))
 		return errors.Join(why, err)
 	}
-	return fmt.Errorf("%w\nA copy of your changes has been stored to %q", why, e.file)
+	return errors.Join(why, fmt.Errorf("a copy of your changes has been stored to %q", e.file))
 }
 
 // current reads the document as it stands now.

@@ -96,7 +96,11 @@ func newSuspendCommand(g *globals, suspend bool) *cobra.Command {
 			if already[at.Doc().ID] = now == suspend; now == suspend {
 				return nil, nil
 			}
-			return []manifests.Edit{{Path: []any{"spec", "suspend"}, Value: suspend}}, nil
+			e := manifests.Edit{Path: []any{"spec", "suspend"}}
+			if suspend {
+				e.Value = true
+			}
+			return []manifests.Edit{e}, nil
 		}, func(id string) string {
 			if already[id] {
 				return fmt.Sprintf("%s/%s already %s", resource, id, done)

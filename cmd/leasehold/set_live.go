@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -269,11 +270,27 @@ func (g *globals) outcomes(ids, missing []string, failed map[string]error, says 
 	var errs []error
 	for _, id := range ids {
 		if err := failed[id]; err != nil {
-			errs = append(errs, err)
+			errs = append(errs, flat(err)...)
 		}
 	}
 	for _, id := range missing {
 		errs = append(errs, errJobNotFound(id))
 	}
 	return allErrors(g, errs)
+}
+
+// flat takes joined errors apart: each gets a line of its own.
+func flat(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	if strings.Contains(err.Error(), "\n") {
+		var all []error
+		for _, e := range joined.Unwrap() {
+			all = append(all, flat(e)...)
+		}
+		return all
+	}
+	return []error{err}
 }
