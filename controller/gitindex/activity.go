@@ -37,8 +37,22 @@ type activity struct {
 	mu     sync.Mutex
 	since  time.Time // when it began to be busy
 	last   time.Time // when it was last seen
-	ours   stat      // the index that was put there by us
+	known  traces    // what was there at the last look, or was left by us
 	warned bool
+}
+
+// traces change with nearly all that Git does: it replaces files in its directory.
+type traces struct {
+	dir   time.Time
+	index stat
+}
+
+func (a *activity) traces() (t traces) {
+	if info, err := os.Stat(a.gitDir); err == nil {
+		t.dir = info.ModTime()
+	}
+	t.index, _, _, _ = statFile(filepath.Join(a.gitDir, "index"))
+	return t
 }
 
 // watch announces what happens in the Git directory, until it is closed.
@@ -54,39 +68,48 @@ func (a *activity) watch() (<-chan fsnotify.Event, <-chan error, func() error) {
 	return nil, nil, func() error { return nil }
 }
 
-// event notes that something in the Git directory has changed.
-func (x *Index) event(name string) {
-	if strings.HasPrefix(name, tempName) || name == "leasehold" {
-		return
+// event notes that something of this name in the Git directory has changed.
+func (a *activity) event(name string, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	// What comes and goes by renaming leaves traces, unless it is our own.
+	if name != "leasehold" && name != "index" && !strings.HasSuffix(name, ".lock") {
+		a.seen(now)
 	}
-	if name == lockName || name == "index" {
-		_, err := os.Lstat(filepath.Join(x.gitDir, lockName))
-		if sig, _, _, e := statFile(x.indexFile()); err != nil && e == nil && x.act.isOwn(sig) {
-			return // our own doing, or Git's that led to nothing
-		}
-	}
-	x.act.seen(time.Now())
 }
 
 func (a *activity) seen(now time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if now.Sub(a.last) > quietLong {
+	if now.Sub(a.last) > quiet {
 		a.since = now
 	}
 	a.last = now
 }
 
-func (a *activity) own(sig stat) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.ours = sig
+// look compares with what was there before. Events may be late, and some file systems have none.
+func (a *activity) look(now time.Time) {
+	if t := a.traces(); t != a.known {
+		if a.known != (traces{}) {
+			a.seen(now)
+		}
+		a.known = t
+	}
 }
 
-func (a *activity) isOwn(sig stat) bool {
+// own takes what has changed since the last look for our own doing. It is called under index.lock.
+func (a *activity) own(index stat) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return sig == a.ours
+	a.known.index = index
+}
+
+// unlock removes index.lock, which is ours.
+func (a *activity) unlock() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	os.Remove(filepath.Join(a.gitDir, lockName))
+	if info, err := os.Stat(a.gitDir); err == nil {
+		a.known.dir = info.ModTime()
+	}
 }
 
 // operation reports whether something is under way that takes several steps.
@@ -104,6 +127,7 @@ func (a *activity) until(now time.Time) time.Time {
 	info, err := os.Lstat(filepath.Join(a.gitDir, lockName))
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.look(now)
 	if err == nil {
 		if t := info.ModTime().Add(staleLock); now.Before(t) {
 			return t

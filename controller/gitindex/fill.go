@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"leasehold.dev/leasehold/manifests"
@@ -18,26 +19,29 @@ var errLocked = errors.New("index.lock exists")
 // errMoved: another process has replaced the index.
 var errMoved = errors.New("the index has changed")
 
-// publish gives entries other numbers. still, if there is one, is asked under the lock whether they
-// are right.
-func (x *Index) publish(next map[string]stat, still func() bool) error {
+// publish gives entries other numbers: those of their files, if filling, or less than there was.
+func (x *Index) publish(next map[string]stat, filling bool) error {
 	_, written, _, err := statFile(x.indexFile())
 	if err != nil {
 		return err
 	}
 	m := x.image
 	x.image = nil // until what is in it is on disk
-	m.blurRacy(written)
+	var keep time.Time
+	if filling {
+		m.blurRacy(written)
+	} else {
+		keep = written
+	}
 	for path, s := range next {
 		m.setStat(m.entries[path], s)
 	}
 	m.seal()
-	temp, err := x.writeTemp(m.data)
+	temp, err := x.writeTemp(m.data, keep)
 	if err != nil {
 		return err
 	}
-	err = x.swap(temp, still)
-	if err != nil {
+	if err := x.swap(temp, next, filling); err != nil {
 		os.Remove(temp)
 		return err
 	}
@@ -50,11 +54,29 @@ func (x *Index) publish(next map[string]stat, still func() bool) error {
 	return nil
 }
 
-// tempName is what our copies of the index begin with.
-const tempName = "index.leasehold-"
+// tempDir is not the Git directory itself, which others watch, as we do.
+func (x *Index) tempDir() string { return filepath.Join(x.gitDir, "leasehold") }
 
-func (x *Index) writeTemp(data []byte) (string, error) {
-	f, err := os.CreateTemp(x.gitDir, tempName)
+const tempName = ".index-"
+
+// sweep removes what a crash has left.
+func (x *Index) sweep() {
+	entries, _ := os.ReadDir(x.tempDir())
+	for _, e := range entries {
+		info, err := e.Info()
+		if err == nil && strings.HasPrefix(e.Name(), tempName) && time.Since(info.ModTime()) > time.Hour {
+			os.Remove(filepath.Join(x.tempDir(), e.Name()))
+		}
+	}
+}
+
+// writeTemp writes an index beside the real one. With the time of the old one, what was too young to
+// be relied on in that is so in the new one.
+func (x *Index) writeTemp(data []byte, mtime time.Time) (string, error) {
+	if err := os.MkdirAll(x.tempDir(), 0o700); err != nil {
+		return "", err
+	}
+	f, err := os.CreateTemp(x.tempDir(), tempName)
 	if err != nil {
 		return "", err
 	}
@@ -68,41 +90,51 @@ func (x *Index) writeTemp(data []byte) (string, error) {
 	if err == nil {
 		_, err = f.Write(data)
 	}
-	if err := errors.Join(err, f.Close()); err != nil {
+	err = errors.Join(err, f.Close())
+	if err == nil && !mtime.IsZero() {
+		err = os.Chtimes(f.Name(), mtime, mtime)
+	}
+	if err != nil {
 		os.Remove(f.Name())
 		return "", err
 	}
 	return f.Name(), nil
 }
 
-// swap puts temp in the place of the index, if that is still the one that was read.
-func (x *Index) swap(temp string, still func() bool) error {
-	lock := filepath.Join(x.gitDir, lockName)
-	f, err := os.OpenFile(lock, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+// swap puts temp in the place of the index, if that is still the one that was read, and if the files
+// whose numbers are filled in still have these.
+func (x *Index) swap(temp string, next map[string]stat, filling bool) error {
+	if !x.act.until(time.Now()).IsZero() {
+		return errLocked
+	}
+	f, err := os.OpenFile(filepath.Join(x.gitDir, lockName), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
 	if errors.Is(err, fs.ErrExist) {
 		return errLocked
 	} else if err != nil {
 		return err
 	}
-	defer os.Remove(lock)
+	defer x.act.unlock()
 	defer f.Close()
 	if sig, _, _, err := statFile(x.indexFile()); err != nil || sig != x.sig {
 		return errMoved
 	}
-	if still != nil && !still() {
-		return errMoved
+	if filling {
+		for path, s := range next {
+			if now, _, ok, err := statFile(x.file(path)); err != nil || !ok || !now.same(s) {
+				return errMoved
+			}
+		}
 	}
 	if err := os.Rename(temp, x.indexFile()); err != nil {
 		return err
 	}
 	sig, _, _, err := statFile(x.indexFile())
-	if err != nil {
-		return err
-	}
 	x.sig = sig
 	x.act.own(sig)
-	return nil
+	return err
 }
+
+func (x *Index) file(path string) string { return filepath.Join(x.top, filepath.FromSlash(path)) }
 
 // blurRacy makes entries vague whose file is as young as the index was, for which Git compares the
 // bytes: in a younger index it would not.
@@ -116,6 +148,14 @@ func (m *image) blurRacy(written time.Time) {
 
 // batch bounds what is read for one filling.
 const batch = 2000
+
+// A file is at rest when no status has been written anywhere for a while, or none into this one for
+// long: a filling that is undone by the next status leaves a moment in which a git command that has
+// just read the index sees a change.
+const (
+	restAll = 2 * time.Second
+	restOne = hotTime
+)
 
 // fill writes the numbers of files into their entries where the file has been at rest and differs
 // from the blob in nothing but status.
@@ -139,7 +179,7 @@ func (x *Index) fill(now time.Time) {
 			delete(x.pending, path)
 			continue
 		}
-		file := filepath.Join(x.top, filepath.FromSlash(path))
+		file := x.file(path)
 		s, mtime, ok, err := statFile(file)
 		was := x.image.stat(e)
 		switch {
@@ -147,6 +187,7 @@ func (x *Index) fill(now time.Time) {
 			delete(x.pending, path)
 		case now.Sub(mtime) < manifests.Unsettled || now.Unix() <= mtime.Unix():
 			// Another save might have the same timestamp, of which Git compares whole seconds.
+		case now.Sub(x.last) < restAll && now.Sub(x.hot[path]) < restOne:
 		case x.untouched(file, e):
 			next[path] = was.of(s)
 		default:
@@ -156,15 +197,7 @@ func (x *Index) fill(now time.Time) {
 	if len(next) == 0 {
 		return
 	}
-	err := x.publish(next, func() bool {
-		for path, s := range next {
-			if now, _, ok, err := statFile(filepath.Join(x.top, filepath.FromSlash(path))); err != nil || !ok || !now.same(s) {
-				return false
-			}
-		}
-		return true
-	})
-	if err != nil {
+	if err := x.publish(next, true); err != nil {
 		return // the next one
 	}
 	for path := range next {
@@ -190,7 +223,7 @@ func (x *Index) stale() {
 		return
 	}
 	for path, e := range x.image.entries {
-		if s, _, ok, err := statFile(filepath.Join(x.top, filepath.FromSlash(path))); err == nil && ok && !x.image.stat(e).same(s) {
+		if s, _, ok, err := statFile(x.file(path)); err == nil && ok && !x.image.stat(e).same(s) {
 			x.pending[path] = true
 		}
 	}
@@ -210,5 +243,5 @@ func Recheck(dir string, c Checkout) error {
 	for path := range x.pending {
 		next[path] = x.image.stat(x.image.entries[path]).blur()
 	}
-	return x.publish(next, nil)
+	return x.publish(next, false)
 }

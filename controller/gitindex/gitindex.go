@@ -55,8 +55,10 @@ type Index struct {
 	mu      sync.Mutex
 	sig     stat // of the index that is in image
 	image   *image
-	pending map[string]bool // paths whose entry may be filled in, relative to top
-	recent  []time.Time     // when entries were last made vague, one file at a time
+	pending map[string]bool      // paths whose entry may be filled in, relative to top
+	hot     map[string]time.Time // when Enter was called for a path
+	last    time.Time            // when it was called last
+	recent  []time.Time          // when entries were made vague
 	said    map[string]string
 
 	wmu     sync.Mutex
@@ -67,7 +69,7 @@ func newIndex(dir string, c Checkout, log *slog.Logger) *Index {
 	return &Index{
 		dir: dir, top: c.Top, gitDir: c.GitDir, sha2: c.SHA256, log: log, kick: make(chan struct{}, 1),
 		act:     activity{gitDir: c.GitDir, log: log},
-		pending: map[string]bool{}, said: map[string]string{}, waiting: map[string]bool{},
+		pending: map[string]bool{}, hot: map[string]time.Time{}, said: map[string]string{}, waiting: map[string]bool{},
 	}
 }
 
@@ -101,6 +103,9 @@ func (x *Index) Enter(key string) error {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.last = time.Now()
+	x.hot[path] = x.last
+	x.pending[path] = true
 	err := x.blur(path)
 	switch {
 	case errors.Is(err, errLocked) && x.Check(key) != nil:
@@ -112,7 +117,6 @@ func (x *Index) Enter(key string) error {
 	default:
 		x.say("index", "")
 	}
-	x.pending[path] = true
 	x.wake()
 	return nil
 }
@@ -146,9 +150,13 @@ func (x *Index) say(kind, text string) {
 	}
 }
 
-// many is the number of files that are made vague one at a time within a second, before it is done
-// for all of them at once: each time costs a copy of the index.
-const many = 8
+// Status that was written to a file lately will soon be again: once Git has written the index, all
+// of these entries are made vague together. Where that happens more often than many times a second,
+// it is done for all that there are, since each time costs a copy of the index.
+const (
+	hotTime = time.Minute
+	many    = 8
+)
 
 // blur sees to it that Git compares the bytes of a tracked file.
 func (x *Index) blur(path string) error {
@@ -166,14 +174,18 @@ func (x *Index) blur(path string) error {
 			x.recent = x.recent[1:]
 		}
 		x.recent = append(x.recent, now)
-		next := map[string]stat{path: x.image.stat(e).blur()}
-		if len(x.recent) > many {
-			for p, e := range x.image.entries {
-				next[p] = x.image.stat(e).blur()
-				x.pending[p] = true
+		for p, t := range x.hot {
+			if now.Sub(t) > hotTime {
+				delete(x.hot, p)
 			}
 		}
-		if err = x.publish(next, nil); !errors.Is(err, errMoved) {
+		next := map[string]stat{}
+		for p, e := range x.image.entries {
+			if _, hot := x.hot[p]; hot || len(x.recent) > many {
+				next[p] = x.image.stat(e).blur()
+			}
+		}
+		if err = x.publish(next, false); !errors.Is(err, errMoved) {
 			return err
 		}
 	}
@@ -247,7 +259,7 @@ func (x *Index) Run(ctx context.Context, released func(keys []string)) {
 			if !ok {
 				return
 			}
-			x.event(filepath.Base(ev.Name))
+			x.act.event(filepath.Base(ev.Name), time.Now())
 		case <-faults: // what was lost may have been an end: it is looked for below
 		case <-x.kick:
 		case <-timer.C:
@@ -277,9 +289,13 @@ func (x *Index) Run(ctx context.Context, released func(keys []string)) {
 
 // Close fills in what it can.
 func (x *Index) Close() {
-	if x != nil && x.act.until(time.Now()).IsZero() {
-		x.fill(time.Now())
+	if x == nil || !x.act.until(time.Now()).IsZero() {
+		return
 	}
+	x.mu.Lock()
+	x.last = time.Time{} // no more status
+	x.mu.Unlock()
+	x.fill(time.Now())
 }
 
 func (x *Index) waits() bool {
