@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
 )
 
 type converter struct {
@@ -25,6 +27,13 @@ func (c *converter) convert(s *apiextensions.JSONSchemaProps, required bool) obj
 	o := object{}
 	if s.Description != "" {
 		o["description"] = fold(s.Description)
+	}
+	if m := example.FindStringSubmatch(s.Description); m != nil {
+		var v any
+		if err := yaml.Unmarshal([]byte(m[1]), &v); err != nil {
+			c.fail("example of %q: %v", s.Description, err)
+		}
+		o["examples"] = []any{v} // what editors offer
 	}
 	if required {
 		o["type"] = s.Type
@@ -92,6 +101,9 @@ func (c *converter) convert(s *apiextensions.JSONSchemaProps, required bool) obj
 	return o
 }
 
+// example is how the comment of a field ends.
+var example = regexp.MustCompile(`(?s)Example:\s(.*)\.$`)
+
 // fold undoes the line breaks of a comment, which editors show as paragraphs.
 func fold(text string) string {
 	paragraphs := strings.Split(text, "\n\n")
@@ -144,7 +156,7 @@ var rules = map[string]object{
 	// Numbers cannot be added up; without a clock there is a bound.
 	`has(self.clock) ? self.clock + self.ttl > self.clock : self.ttl >= 0.000001`: {
 		"if":   object{"properties": object{"clock": object{"type": "null"}}},
-		"then": object{"properties": object{"ttl": object{"minimum": 0.000001}}},
+		"then": object{"properties": object{"ttl": object{"minimum": 0.000001, "examples": []any{30}}}},
 	},
 	// Values of different fields cannot be compared.
 	`!has(self.complete) || !has(self.release) || self.complete.fence != self.release.fence`: nil,
