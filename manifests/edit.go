@@ -275,6 +275,9 @@ func (f *File) attempt(before *view, changes []change, place int) ([]byte, error
 		text = append(text, before.data[pos:s.lo]...)
 		text = append(text, s.text...)
 		pos = s.hi
+		if pos < s.lo || pos > before.hi { // an anchor without a value: nobody says where it ends
+			return nil, f.fail(changes[0], "cannot be set: the end of what is there is not known")
+		}
 	}
 	text = append(text, before.data[pos:before.hi]...)
 
