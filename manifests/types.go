@@ -27,13 +27,12 @@ const MaxClock = 253402300800
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Owner",type=string,JSONPath=`.status.owner`,description="The worker that holds the job"
 // +kubebuilder:printcolumn:name="Fence",type=integer,JSONPath=`.status.fence`,description="The highest fencing token handed out"
-// +kubebuilder:printcolumn:name="Until",type=number,JSONPath=`.status.until`,description="When the lease ends, on the job's clock"
+// +kubebuilder:printcolumn:name="Until",type=integer,JSONPath=`.status.until`,description="When the lease ends, on the job's clock, in whole units"
 // +kubebuilder:printcolumn:name="Done",type=boolean,JSONPath=`.status.done`,description="Whether a result has been accepted"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Clock",type=number,JSONPath=`.spec.clock`,priority=1,description="The job's clock; none where that is the system clock"
 // +kubebuilder:printcolumn:name="TTL",type=number,JSONPath=`.spec.ttl`,priority=1,description="The length of a lease"
 // +kubebuilder:printcolumn:name="Attempts",type=integer,JSONPath=`.status.attempts`,priority=1,description="The number of leases so far"
-// +kubebuilder:printcolumn:name="Workers",type=string,JSONPath=`.spec.workers[*].name`,priority=1,description="The declared workers"
 // +kubebuilder:printcolumn:name="Result",type=string,JSONPath=`.status.result`,priority=1,description="The accepted result"
 type Job struct {
 	metav1.TypeMeta   `json:",inline"`
