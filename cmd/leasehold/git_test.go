@@ -217,12 +217,13 @@ func (c *checkout) fence(name string) int64 {
 	return *f.Docs[0].Status.Fence
 }
 
-// clean waits until even the plumbing, which runs no filter, calls the work tree unchanged.
+// clean demands an unchanged work tree. With a controller at work it waits until even the plumbing,
+// which runs no filter, calls it that.
 func (c *checkout) clean() {
 	c.t.Helper()
 	c.until("the index fits the work tree", func() bool {
 		out, err := c.try(c.dir, "git", "diff-files", "--name-only")
-		return err == nil && out == ""
+		return c.running == nil || err == nil && out == ""
 	})
 	for _, args := range [][]string{{"status", "--porcelain"}, {"diff"}, {"diff", "--cached"}} {
 		if out := c.git(args...); out != "" {
