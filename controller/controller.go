@@ -125,7 +125,7 @@ func New(src Source, st Store, opt Options) *Controller {
 		// A fault that many manifests share costs no more than a hundred tries a second.
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedMaxOfRateLimiter(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](50*time.Millisecond, 30*time.Second),
-			&workqueue.TypedBucketRateLimiter[string]{Limiter: rate.NewLimiter(100, 1000)})),
+			&workqueue.TypedBucketRateLimiter[string]{Limiter: rate.NewLimiter(100, 200)})),
 		write: make(chan struct{}, writers),
 		open:  map[string]int{}, faulty: map[string]bool{}, refused: map[string]int{}, passes: map[string]int{},
 		timed: map[string]reading{}, began: time.Now(), wall: opt.Now().Round(0),
@@ -385,9 +385,6 @@ func (c *Controller) finish(key string, asked int, p pass, err error) {
 	}
 	if len(c.open) == 0 {
 		c.idle.Broadcast()
-	}
-	if len(c.faulty) == 0 {
-		c.diary.over("machine")
 	}
 }
 

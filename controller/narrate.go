@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"leasehold.dev/leasehold/manifests"
 	"leasehold.dev/leasehold/store"
@@ -97,13 +98,13 @@ var waitingReasons = []string{"Suspended", "NoCandidate", "FenceExhausted", "Hel
 type diary struct {
 	log      *slog.Logger
 	mu       sync.Mutex
-	states   map[string]string // by "id/condition" or key: the last text told
-	episodes map[string]map[string]bool
-	rounds   map[string]int // by id: claims in a row with nothing in between
+	states   map[string]string               // by "id/condition" or key: the last text told
+	episodes map[string]map[string]time.Time // by what goes wrong and kind: when it was told
+	rounds   map[string]int                  // by id: claims in a row with nothing in between
 }
 
 func newDiary(log *slog.Logger) *diary {
-	return &diary{log: log, states: map[string]string{}, episodes: map[string]map[string]bool{}, rounds: map[string]int{}}
+	return &diary{log: log, states: map[string]string{}, episodes: map[string]map[string]time.Time{}, rounds: map[string]int{}}
 }
 
 // mostLines is how many lines a single decision, or a single file, gets in the log.
@@ -174,17 +175,23 @@ func (d *diary) state(level slog.Level, what, text string, attrs ...slog.Attr) {
 	}
 }
 
-// episode tells each kind of what goes wrong once until it is over, however often they take turns.
+// repeat is after which time something is told again that goes wrong now and then.
+const repeat = 10 * time.Minute
+
+// episode tells each kind of what goes wrong once until it is over, or in a while, however often
+// they take turns.
 func (d *diary) episode(level slog.Level, what, kind, text string, attrs ...slog.Attr) {
+	now := time.Now()
 	d.mu.Lock()
 	kinds := d.episodes[what]
 	if kinds == nil {
-		kinds = map[string]bool{}
+		kinds = map[string]time.Time{}
 		d.episodes[what] = kinds
 	}
-	news := !kinds[kind] && len(kinds) < mostLines
+	last, known := kinds[kind]
+	news := known && now.Sub(last) > repeat || !known && len(kinds) < mostLines
 	if news {
-		kinds[kind] = true
+		kinds[kind] = now
 	}
 	d.mu.Unlock()
 	if news {

@@ -26,6 +26,8 @@ type rig struct {
 	state  string        // the state directory, if it is not in dir
 	busy   time.Duration // of the store
 	watch  func(*watcher)
+	seam   func(*manifests.Tree)
+	wrap   func(Store) Store
 	db     *sqlite.DB
 	log    *buffer
 	source *Directory
@@ -96,7 +98,7 @@ func (r *rig) edit(name, old, with string) {
 		if !strings.Contains(text, old) {
 			r.t.Fatalf("%s has no %q:\n%s", name, old, text)
 		}
-		temp := r.path(".edit")
+		temp := filepath.Join(filepath.Dir(r.path(name)), ".edit")
 		if err := os.WriteFile(temp, []byte(strings.Replace(text, old, with, 1)), 0o644); err != nil {
 			r.t.Fatal(err)
 		}
@@ -122,11 +124,18 @@ func (r *rig) open() {
 		r.t.Fatal(err)
 	}
 	r.source.prepare = r.watch
+	if r.seam != nil {
+		r.seam(r.source.Tree())
+	}
 }
 
 func (r *rig) controller(opt Options) *Controller {
 	opt.Log = slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	return New(r.source, r.db, opt)
+	var st Store = r.db
+	if r.wrap != nil {
+		st = r.wrap(st)
+	}
+	return New(r.source, st, opt)
 }
 
 // start runs the controller until halt or the end of the test.
