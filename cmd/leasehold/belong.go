@@ -8,17 +8,32 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"leasehold.dev/leasehold/store/sqlite"
 )
 
-// makeStateDir makes a private state directory.
+// makeStateDir makes a private state directory. It is on disk when that returns: a power cut must not
+// take it away again with everything that was decided in it.
 func makeStateDir(dir string) error {
-	if isDir(dir) {
-		return nil
+	var missing []string
+	for d := dir; !isDir(d) && d != filepath.Dir(d); d = filepath.Dir(d) {
+		missing = append(missing, d)
 	}
-	return os.MkdirAll(dir, 0o700)
+	if err := os.MkdirAll(dir, 0o700); err != nil || runtime.GOOS == "windows" {
+		return err
+	}
+	for _, d := range missing {
+		parent, err := os.Open(filepath.Dir(d))
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(parent.Sync(), parent.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // nested refuses a directory above or below one that has its own state: two controllers would

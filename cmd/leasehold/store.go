@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -74,7 +73,7 @@ func openStore(ctx context.Context, g *globals, reads bool) (*sqlite.DB, error) 
 		return nil, err
 	}
 	if !reads && g.store == "" {
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		if err := makeStateDir(filepath.Dir(path)); err != nil {
 			return nil, err
 		}
 	}
