@@ -59,8 +59,12 @@ func (x *Index) tempDir() string { return filepath.Join(x.gitDir, "leasehold") }
 
 const tempName = ".index-"
 
-// sweep removes what a crash has left.
-func (x *Index) sweep() {
+// prepare makes the directory, before the first look at what is beside it, and removes what a crash
+// has left there.
+func (x *Index) prepare() {
+	if err := os.MkdirAll(x.tempDir(), 0o700); err != nil {
+		return // writing there says why
+	}
 	entries, _ := os.ReadDir(x.tempDir())
 	for _, e := range entries {
 		info, err := e.Info()
@@ -73,9 +77,6 @@ func (x *Index) sweep() {
 // writeTemp writes an index beside the real one. With the time of the old one, what was too young to
 // be relied on in that is so in the new one.
 func (x *Index) writeTemp(data []byte, mtime time.Time) (string, error) {
-	if err := os.MkdirAll(x.tempDir(), 0o700); err != nil {
-		return "", err
-	}
 	f, err := os.CreateTemp(x.tempDir(), tempName)
 	if err != nil {
 		return "", err

@@ -126,7 +126,5 @@ func Open(ctx context.Context, dir string, log *slog.Logger) *Index {
 		return nil
 	}
 	log.Info("the directory is a Git checkout with the filter installed: the index is kept up, and status is written while Git is at rest")
-	x := newIndex(dir, c, log)
-	x.sweep()
-	return x
+	return newIndex(dir, c, log)
 }

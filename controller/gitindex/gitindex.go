@@ -66,11 +66,13 @@ type Index struct {
 }
 
 func newIndex(dir string, c Checkout, log *slog.Logger) *Index {
-	return &Index{
+	x := &Index{
 		dir: dir, top: c.Top, gitDir: c.GitDir, sha2: c.SHA256, log: log, kick: make(chan struct{}, 1),
 		act:     activity{gitDir: c.GitDir, log: log},
 		pending: map[string]bool{}, hot: map[string]time.Time{}, said: map[string]string{}, waiting: map[string]bool{},
 	}
+	x.prepare()
+	return x
 }
 
 func (x *Index) indexFile() string { return filepath.Join(x.gitDir, "index") }
