@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -11,12 +12,20 @@ import (
 	"leasehold.dev/leasehold/manifests"
 )
 
+type validateOptions struct {
+	output    string
+	allowNone bool
+}
+
 func newValidateCommand(g *globals) *cobra.Command {
-	return &cobra.Command{
+	var o validateOptions
+	cmd := &cobra.Command{
 		Use:   "validate FILE|DIR|-...",
 		Short: "Check manifests without reconciling them",
 		Long: `Checks files, the manifests in directories, or standard input (-), and prints a line for each
-problem: file:line: field: what is wrong. Documents of other API groups are skipped and counted; input
+problem: file:line:column: field: what is wrong, as editors and CI systems expect it; the column is left
+out where it is not known. With -o json it prints one array of objects with file, line, column, field and
+message, empty if there is nothing wrong. Documents of other API groups are skipped and counted; input
 without a single Job is an error.
 
 Exit codes: 0 all are accepted; 1 a file could not be read; 2 invalid usage; 3 something is not
@@ -25,13 +34,46 @@ accepted, or there is no Job.`,
   leasehold validate jobs
 
   # What a template renders to
-  render invoice | leasehold validate -`,
+  render invoice | leasehold validate -
+
+  # For a program
+  leasehold validate -o json jobs`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error { return validate(g, args) },
+		RunE: func(_ *cobra.Command, args []string) error { return o.validate(g, args) },
 	}
+	cmd.Flags().StringVarP(&o.output, "output", "o", "", "json, or nothing for lines of text")
+	cmd.Flags().BoolVar(&o.allowNone, "allow-no-jobs", false, "input without a single Job is no error")
+	return cmd
 }
 
-func validate(g *globals, args []string) error {
+// finding is a problem as -o json shows it.
+type finding struct {
+	File    string `json:"file"`
+	Line    int    `json:"line,omitempty"`
+	Column  int    `json:"column,omitempty"`
+	Field   string `json:"field,omitempty"`
+	Message string `json:"message"`
+}
+
+// problemLine is a problem as problem matchers understand it.
+func problemLine(e *manifests.Error) string {
+	text := *e
+	text.Path, text.Line = "", 0
+	at := e.Path
+	if e.Line > 0 {
+		at += fmt.Sprintf(":%d", e.Line)
+		if e.Col > 0 {
+			at += fmt.Sprintf(":%d", e.Col)
+		}
+	}
+	return at + ": " + text.Error()
+}
+
+func (o *validateOptions) validate(g *globals, args []string) error {
+	if o.output != "" && o.output != "json" {
+		return usageError("--output: %q is not known; json is", o.output)
+	}
+	found := []finding{}
 	var sum struct{ jobs, bad, skipped, unread int }
 	first := map[string]string{} // id → where it stands first
 	check := func(path string, data []byte, err error) {
@@ -42,7 +84,12 @@ func validate(g *globals, args []string) error {
 		}
 		f := manifests.Decode(path, data)
 		sum.skipped += f.Skipped
-		complain := func(e *manifests.Error) { fmt.Fprintln(g.Out, plain(e.Error())) }
+		complain := func(e *manifests.Error) {
+			found = append(found, finding{e.Path, e.Line, e.Col, e.Field, e.Detail})
+			if o.output == "" {
+				fmt.Fprintln(g.Out, plain(problemLine(e)))
+			}
+		}
 		for _, e := range f.Errors {
 			sum.bad++
 			complain(e)
@@ -73,20 +120,29 @@ func validate(g *globals, args []string) error {
 			check(arg, nil, err)
 		}
 	}
-	fmt.Fprintf(g.Out, "%s accepted", count(sum.jobs, "job"))
+	text := count(sum.jobs, "job") + " accepted"
 	if sum.bad > 0 {
-		fmt.Fprintf(g.Out, ", %d not", sum.bad)
+		text += fmt.Sprintf(", %d not", sum.bad)
 	}
 	if sum.skipped > 0 {
-		fmt.Fprintf(g.Out, ", %s of other kinds skipped", count(sum.skipped, "document"))
+		text += fmt.Sprintf(", %s of other kinds skipped", count(sum.skipped, "document"))
 	}
-	fmt.Fprintln(g.Out)
+	if o.output == "json" {
+		enc := json.NewEncoder(g.Out)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		if err := enc.Encode(found); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintln(g.Out, text)
+	}
 	switch {
 	case sum.unread > 0:
 		return &exitError{code: exitFault}
 	case sum.bad > 0:
 		return &exitError{code: exitRefused}
-	case sum.jobs == 0:
+	case sum.jobs == 0 && !o.allowNone:
 		return &exitError{exitRefused, fmt.Errorf("no Job of %s among %s", manifests.APIVersion, count(sum.skipped, "document"))}
 	}
 	return nil
