@@ -98,13 +98,13 @@ var waitingReasons = []string{"Suspended", "NoCandidate", "FenceExhausted", "Hel
 type diary struct {
 	log      *slog.Logger
 	mu       sync.Mutex
-	states   map[string]string               // by "id/condition" or key: the last text told
+	states   map[string]*lasting             // by "id/condition" or key
 	episodes map[string]map[string]time.Time // by what goes wrong and kind: when it was told
 	rounds   map[string]int                  // by id: claims in a row with nothing in between
 }
 
 func newDiary(log *slog.Logger) *diary {
-	return &diary{log: log, states: map[string]string{}, episodes: map[string]map[string]time.Time{}, rounds: map[string]int{}}
+	return &diary{log: log, states: map[string]*lasting{}, episodes: map[string]map[string]time.Time{}, rounds: map[string]int{}}
 }
 
 // mostLines is how many lines a single decision, or a single file, gets in the log.
@@ -160,17 +160,34 @@ func (d *diary) quiet(id string, workers int, l line) bool {
 	return n > 2*workers && n&(n-1) != 0
 }
 
+// lasting is a state as it was told last.
+type lasting struct {
+	text  string
+	at    time.Time
+	ended bool
+}
+
+// flicker is how long a state must have been told for to be told again, when it ends and comes back.
+const flicker = 10 * time.Second
+
 // state tells a lasting state once, when it begins or changes. An empty text ends it silently.
 func (d *diary) state(level slog.Level, what, text string, attrs ...slog.Attr) {
 	d.mu.Lock()
-	same := d.states[what] == text
-	if text == "" {
+	s := d.states[what]
+	news := text != "" && (s == nil || s.text != text || s.ended && time.Since(s.at) > flicker)
+	switch {
+	case news:
+		d.states[what] = &lasting{text: text, at: time.Now()}
+	case s == nil:
+	case text != "":
+		s.ended = false
+	case time.Since(s.at) > flicker:
 		delete(d.states, what)
-	} else {
-		d.states[what] = text
+	default:
+		s.ended = true
 	}
 	d.mu.Unlock()
-	if !same && text != "" {
+	if news {
 		d.log.LogAttrs(context.Background(), level, text, attrs...)
 	}
 }

@@ -93,7 +93,8 @@ func (c *Controller) reconcile(ctx context.Context, key string) (pass, error) {
 		}
 	}
 	switch {
-	case errors.Is(err, manifests.ErrChanged), errors.Is(err, manifests.ErrBusy):
+	case errors.Is(err, manifests.ErrChanged), errors.Is(err, manifests.ErrBusy),
+		errors.Is(err, manifests.ErrOutside), errors.Is(err, manifests.ErrNotRegular): // something else has come into its place
 		again := c.patience(key)
 		again.decided = p.decided
 		return again, nil

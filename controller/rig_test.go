@@ -157,7 +157,8 @@ func (r *rig) start(opts ...func(*Options)) *rig {
 			}
 		}
 		if r.t.Failed() {
-			r.t.Logf("the log:\n%s", r.log)
+			log := r.log.String()
+			r.t.Logf("the log:\n%s", log[max(0, len(log)-4000):])
 		}
 	})
 	return r
@@ -204,7 +205,7 @@ func waitFor(t *testing.T, what string, ok func() (bool, string)) {
 		}
 		select {
 		case <-deadline:
-			t.Fatalf("waited in vain: %s\n%s", what, state)
+			t.Fatalf("waited in vain: %s\n%s", what, state[max(0, len(state)-4000):])
 		case <-tick.C:
 		}
 	}

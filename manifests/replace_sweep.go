@@ -142,8 +142,12 @@ func (t *Tree) sweepOne(l leftover, at place, d *dir) error {
 			return ignoreMissing(d.remove(l.temp))
 		}
 	}
-	// Neither what was to be replaced nor what was to replace it: somebody saved this.
+	// Neither what was to be replaced nor what was to replace it: somebody saved this. Or planted it, to
+	// have us put it where they may not.
 	now, err := t.identify(at.dir, at.name)
+	if m.kind != 0 && m.kind != fs.ModeSymlink || m.kind == 0 && m.links > 1 || err == nil && m.uid != now.uid {
+		return fmt.Errorf("%s: %s has a name like a file of ours, but cannot have been in its place; it is left alone", at.path, l.temp)
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
