@@ -3,6 +3,7 @@ package manifests
 import (
 	"bytes"
 	"errors"
+	"hash/maphash"
 	"regexp"
 )
 
@@ -21,7 +22,7 @@ func StripStatus(path string, data []byte) []byte {
 	if len(data) > MaxFileSize || Conflicted(data) {
 		return data
 	}
-	f := Decode(path, data)
+	f := outline(path, data)
 	drop := make(map[int]*JobStatus, len(f.Docs))
 	for i := range f.Docs {
 		drop[i] = nil
@@ -38,6 +39,29 @@ func StripStatus(path string, data []byte) []byte {
 		delete(drop, e.Doc) // the others can go
 	}
 	return data
+}
+
+// outline finds the documents of our group, as Decode does, and does not look into them.
+func outline(path string, data []byte) *File {
+	f := &File{Path: path, size: len(data), sum: maphash.Bytes(seed, data)}
+	if wrongEncoding(data) != "" {
+		return f
+	}
+	for _, s := range splitFile(data) {
+		units, _ := parse(path, data, s)
+		nth := 0
+		for _, u := range units {
+			docs, _ := u.docs()
+			for range docs {
+				f.Docs = append(f.Docs, &Doc{Line: u.line, from: origin{span: s, nth: nth}})
+				nth++
+			}
+		}
+		if len(f.Docs) > maxDocs {
+			return &File{Path: path} // so many that nothing is ever written there
+		}
+	}
+	return f
 }
 
 // maxStubborn bounds how often removing is tried without the documents that refused.

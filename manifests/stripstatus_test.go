@@ -19,6 +19,9 @@ func checkStrip(t interface {
 		t.Fatalf("stripped twice:\n%q\n%q\n%q", data, bare, again)
 	}
 	f := Decode("a.yaml", data)
+	if n := len(outline("a.yaml", data).Docs); n != len(f.Docs) {
+		t.Fatalf("%d documents, decoded %d:\n%q", n, len(f.Docs), data)
+	}
 	set := map[int]*JobStatus{}
 	for i := range f.Docs {
 		set[i] = sampleStatus()
@@ -110,4 +113,15 @@ func TestStripStatusOfAnyLayout(t *testing.T) {
 func FuzzStripStatus(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, data []byte) { checkStrip(t, data) })
+}
+
+func BenchmarkStripStatus(b *testing.B) {
+	data := []byte(job())
+	data, err := Decode("a.yaml", data).EditStatus(data, map[int]*JobStatus{0: sampleStatus()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		StripStatus("a.yaml", data)
+	}
 }

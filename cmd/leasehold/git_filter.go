@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +22,7 @@ func newGitFilterCommand(g *globals) *cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
+			debug.SetGCPercent(400) // it has little to keep, and ends with the git command
 			p := &filterProcess{in: bufio.NewReader(g.In), out: bufio.NewWriter(g.Out)}
 			return p.serve()
 		},
