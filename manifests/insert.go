@@ -27,7 +27,7 @@ func (f *File) Text(data []byte, doc int) (text []byte, own bool) {
 // body is the span of a document that stands alone in its part of the file, without the line of its
 // marker.
 func (f *File) body(data []byte, doc int) (span, bool) {
-	if doc < 0 || doc >= len(f.Docs) || f.same(data) != nil {
+	if doc < 0 || doc >= len(f.Docs) || !f.same(data) {
 		return span{}, false
 	}
 	s := f.Docs[doc].from.span

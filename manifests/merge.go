@@ -269,22 +269,3 @@ func workerNode(v any) (*node, error) {
 	}
 	return toNode(w)
 }
-
-// SetEach is Set for several documents at once; the key is the index in Docs. If one of them cannot
-// be edited the error is an *EditError, and the rest may be tried without it.
-func (f *File) SetEach(data []byte, edits map[int][]Edit) ([]byte, error) {
-	var changes []change
-	for _, doc := range slices.Sorted(maps.Keys(edits)) {
-		for _, e := range edits[doc] {
-			c := change{doc: doc, path: e.Path}
-			if e.Value != nil {
-				var err error
-				if c.value, err = toNode(e.Value); err != nil {
-					return nil, f.fail(c, err.Error())
-				}
-			}
-			changes = append(changes, c)
-		}
-	}
-	return f.apply(data, changes)
-}

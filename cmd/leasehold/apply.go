@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -95,9 +94,9 @@ func (o *applying) flags(cmd *cobra.Command) {
 	o.dryRun.flag(cmd)
 }
 
-// run reads the sources, and calls f with each document in turn. What is wrong with one is told and
+// run reads the sources, and calls f with each in turn. What is wrong with a document is told and
 // holds up no other.
-func (o *applying) run(ctx context.Context, f func(l *live, s *source, d *given) error) (err error) {
+func (o *applying) run(ctx context.Context, f func(l *live, s *source)) (err error) {
 	o.ctx = ctx
 	o.prunes = o.prunes || o.pruneAll
 	if o.dry, err = o.dryRun.parse(); err != nil {
@@ -121,11 +120,7 @@ func (o *applying) run(ctx context.Context, f func(l *live, s *source, d *given)
 		return err
 	}
 	for _, s := range o.sources {
-		for _, d := range s.given {
-			if err := f(l, s, d); err != nil {
-				o.fail(err)
-			}
-		}
+		f(l, s)
 		if err := o.finish(l, s); err != nil {
 			o.fail(err)
 		}
@@ -141,6 +136,17 @@ func (o *applying) run(ctx context.Context, f func(l *live, s *source, d *given)
 
 func (o *applying) fail(err error) { o.errs = append(o.errs, flat(err)...) }
 
+// each makes of a function for a document one for a source.
+func (o *applying) each(f func(l *live, s *source, d *given) error) func(l *live, s *source) {
+	return func(l *live, s *source) {
+		for _, d := range s.given {
+			if err := f(l, s, d); err != nil {
+				o.fail(err)
+			}
+		}
+	}
+}
+
 // finish prunes a source and keeps what it has brought.
 func (o *applying) finish(l *live, s *source) error {
 	var err error
@@ -153,170 +159,86 @@ func (o *applying) finish(l *live, s *source) error {
 	return errors.Join(err, s.record.write())
 }
 
-// read reads all sources.
-func (o *applying) read() error {
-	o.seen = map[string]string{}
-	for _, arg := range o.files {
-		s := &source{arg: arg}
-		record, err := o.g.recordOf(arg)
+const neverAgain = "it is complete; a done id never runs again"
+
+// outcome is what came of one document.
+type outcome struct {
+	what string
+	next []byte // a file, or a part of one, in which the document stands now
+	err  error
+}
+
+// merge changes the jobs of a source that are there already, each file once.
+func (o *applying) merge(l *live, s *source) map[string]*outcome {
+	byID := map[string]*given{}
+	outcomes := map[string]*outcome{}
+	var ids []string
+	for _, d := range s.given {
+		if _, there := l.where[d.id]; there && d.doc.Job != nil {
+			byID[d.id] = d
+			outcomes[d.id] = &outcome{}
+			ids = append(ids, d.id)
+		}
+	}
+	failed := l.editEach(o.ctx, ids, func(file *manifests.File, data []byte, doc int) ([]byte, error) {
+		id := file.Docs[doc].ID
+		next, err := merged(file, data, doc, byID[id].doc, s.record.keys(id))
 		if err != nil {
-			return err
-		}
-		if s.record = record; record == nil && o.prunes {
-			return usageError("--prune: %s lies in the directory itself, or has no path", arg)
-		}
-		o.sources = append(o.sources, s)
-		err = o.eachFile(arg, func(path string, data []byte, err error) {
-			if err != nil {
-				o.fail(err)
-				s.unread = true
-				return
-			}
-			o.readFile(s, path, data)
-		})
-		if err != nil {
-			o.fail(err)
-			s.unread = true
-		}
-	}
-	return nil
-}
-
-// eachFile is eachManifest, but waits for a file that is just being saved, as after a pull.
-func (o *applying) eachFile(arg string, each func(path string, data []byte, err error)) error {
-	return eachManifest(o.g, arg, func(path string, data []byte, err error) {
-		if !o.recursive && arg != "-" && path != filepath.ToSlash(arg) {
-			if rel, err := filepath.Rel(arg, path); err == nil && strings.ContainsRune(filepath.ToSlash(rel), '/') {
-				return
-			}
-		}
-		if errors.Is(err, manifests.ErrBusy) {
-			dir, name := filepath.Split(path)
-			if tree, openErr := manifests.OpenTree(filepath.Clean(dir), ""); openErr == nil {
-				defer tree.Close()
-				err = again(o.ctx, func() error {
-					snap, err := tree.Read(name, manifests.MaxFileSize+1)
-					data = snap.Data
-					return err
-				})
-			}
-		}
-		each(path, data, err)
-	})
-}
-
-func (o *applying) readFile(s *source, path string, data []byte) {
-	f := manifests.Decode(path, data)
-	o.jobs += len(f.Docs)
-	o.skipped += f.Skipped
-	for _, e := range f.Errors {
-		o.fail(e)
-		s.unread = true
-	}
-	for i, d := range f.Docs {
-		at := fmt.Sprintf("%s:%d", path, d.Line)
-		text, _ := f.Text(data, i)
-		d, text, err := o.place(d, text)
-		if err != nil {
-			o.fail(fmt.Errorf("%s: %w", at, err))
-			s.unread = true
-			continue
-		}
-		if d.ID != "" {
-			s.ids = append(s.ids, d.ID)
-		} else {
-			s.unread = true
-		}
-		if other, twice := o.seen[d.ID]; twice && d.ID != "" {
-			o.fail(&manifests.Error{Path: path, Line: d.Line, Field: "metadata.name",
-				Detail: fmt.Sprintf("Duplicate value: %q: the job stands in %s already", d.ID, other)})
-			continue
-		}
-		o.seen[d.ID] = at
-		s.given = append(s.given, &given{id: d.ID, doc: d, text: text, at: at})
-	}
-}
-
-// place puts a document that names no namespace into the one of the command line.
-func (o *applying) place(d *manifests.Doc, text []byte) (*manifests.Doc, []byte, error) {
-	if o.namespace == "" || d.Namespace == o.namespace || d.Object == nil {
-		return d, text, nil
-	}
-	if d.Namespace != "" {
-		return nil, nil, fmt.Errorf("the namespace from the provided object %q does not match the namespace %q; remove -n", d.Namespace, o.namespace)
-	}
-	if o.namespace == "default" {
-		return d, text, nil
-	}
-	text, err := manifests.Decode("", text).Set(text, 0, manifests.Edit{Path: []any{"metadata", "namespace"}, Value: o.namespace})
-	if err != nil {
-		return nil, nil, err
-	}
-	placed := manifests.Decode("", text).Docs[0]
-	if len(d.Errors) > 0 { // those of the file have lines
-		placed.Errors = d.Errors
-	}
-	placed.Line = d.Line
-	return placed, text, nil
-}
-
-// refused returns what is wrong with a document.
-func refused(d *manifests.Doc) error {
-	errs := make([]error, len(d.Errors))
-	for i, e := range d.Errors {
-		errs[i] = e
-	}
-	return errors.Join(errs...)
-}
-
-func (o *applying) apply(l *live, s *source, d *given) error {
-	if d.doc.Job == nil {
-		return refused(d.doc)
-	}
-	done := ""
-	if v := l.view(d.id); v != nil && (v.State == stateComplete || v.State == stateRestoreNeeded) {
-		done = "it is complete; a done id never runs again"
-	}
-	what := "unchanged"
-	var next []byte
-	change := func(at *found) ([]byte, error) {
-		var err error
-		if next, err = merged(at, d.doc, s.record.keys(d.id)); err != nil {
 			return nil, err
 		}
-		what = "configured"
-		if string(next) == string(at.snap.Data) {
-			what = "unchanged"
+		outcomes[id].next, outcomes[id].what = next, "configured"
+		if string(next) == string(data) {
+			outcomes[id].what = "unchanged"
 		}
 		if o.dry {
-			return at.snap.Data, nil
+			return data, nil
 		}
 		return next, nil
+	})
+	for id, err := range failed {
+		outcomes[id].err = err
 	}
-	err := error(errNotFound)
-	if _, there := l.where[d.id]; there {
-		err = l.edit(o.ctx, d.id, change)
-	}
-	if errors.Is(err, errNotFound) {
-		what, next = "created", d.text
-		if !o.dry {
-			if err = o.write(l, d); errors.Is(err, errExists) { // since just now
-				err = l.edit(o.ctx, d.id, change)
+	return outcomes
+}
+
+// apply brings a source over.
+func (o *applying) apply(l *live, s *source) {
+	outcomes := o.merge(l, s)
+	for _, d := range s.given {
+		if d.doc.Job == nil {
+			o.fail(refused(d.doc))
+			continue
+		}
+		was, done := outcomes[d.id], false
+		if was != nil && !errors.Is(was.err, errNotFound) {
+			if v := l.view(d.id); v != nil {
+				done = v.State == stateComplete || v.State == stateRestoreNeeded
 			}
 		} else {
-			err = nil
+			was = &outcome{what: "created", next: d.text}
+			if !o.dry {
+				was.err = o.write(l, d)
+			}
+			if errors.Is(was.err, errExists) { // since just now
+				was = o.merge(l, &source{given: []*given{d}, record: s.record})[d.id]
+			}
+			done, _ = l.completed(o.ctx, d.id)
 		}
-		if completed, _ := l.completed(o.ctx, d.id); completed {
-			done = "it is complete; a done id never runs again"
+		if was.err != nil {
+			o.fail(fmt.Errorf("%s: %w", d.at, was.err))
+			continue
+		}
+		if s.record != nil && !o.dry {
+			s.record.Jobs[d.id] = keysOf(d.doc)
+		}
+		note := ""
+		if done {
+			note = neverAgain
+		}
+		if err := o.show(d, was.next, was.what, note); err != nil {
+			o.fail(err)
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", d.at, err)
-	}
-	if s.record != nil && !o.dry {
-		s.record.Jobs[d.id] = keysOf(d.doc)
-	}
-	return o.show(d, next, what, done)
 }
 
 // show prints an outcome.
@@ -352,10 +274,9 @@ func (o *applying) print(id, what, note string) {
 
 // merged returns the file with a document made what is given; keys are those of metadata that came
 // with it before.
-func merged(at *found, want *manifests.Doc, keys broughtKeys) ([]byte, error) {
-	data, file, doc := at.snap.Data, at.file, at.doc
+func merged(file *manifests.File, data []byte, doc int, want *manifests.Doc, keys broughtKeys) ([]byte, error) {
 	if file.Docs[doc].Object == nil {
-		return nil, fmt.Errorf("it cannot be changed where it stands: %w", file.Docs[doc].Errors[0])
+		return nil, unfit("it cannot be changed where it stands", file.Docs[doc])
 	}
 	for _, part := range []struct {
 		field   string
@@ -379,9 +300,15 @@ func merged(at *found, want *manifests.Doc, keys broughtKeys) ([]byte, error) {
 		file, data = manifests.Decode(file.Path, next), next
 	}
 	if d := file.Docs[doc]; d.Job == nil {
-		return nil, fmt.Errorf("it would not be accepted where it stands: %w", d.Errors[0])
+		return nil, unfit("it would not be accepted where it stands", d)
 	}
 	return data, nil
+}
+
+// unfit tells what is wrong with a document in its file. The lines may be those of a part.
+func unfit(what string, d *manifests.Doc) error {
+	e := d.Errors[0]
+	return fmt.Errorf("%s, in %s: %w", what, e.Path, &manifests.Error{Field: e.Field, Detail: e.Detail})
 }
 
 func metadataEdits(field string, now map[string]any, want map[string]string, brought []string) (es []manifests.Edit) {

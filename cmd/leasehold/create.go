@@ -35,7 +35,7 @@ Exit codes: 0 created; 1 something exists already or was not accepted; 2 invalid
   # A manifest to start from
   leasehold create job invoice-42 --worker worker-a --ttl 30 --dry-run=client -o yaml >invoice.yaml`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), o.create) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), o.each(o.create)) },
 	}
 	o.flags(cmd)
 	cmd.AddCommand(newCreateJobCommand(g))

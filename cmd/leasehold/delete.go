@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"leasehold.dev/leasehold/manifests"
 )
 
 func newDeleteCommand(g *globals) *cobra.Command {
@@ -58,26 +60,27 @@ Exit codes: 0 deleted; 1 no such job, or a fault; 2 invalid usage.`,
 			}
 			failed := map[string]error{}
 			var gone []string
-			for _, id := range ids {
-				if dry {
-					continue
-				}
-				err := l.edit(ctx, id, removal)
-				switch {
-				case errors.Is(err, errNotFound) && ignoreNotFound:
-					fallthrough
-				case err == nil:
-					gone = append(gone, id)
-				default:
-					failed[id] = err
+			if !dry {
+				failed = l.editEach(ctx, ids, removal)
+				for _, id := range ids {
+					if errors.Is(failed[id], errNotFound) && ignoreNotFound {
+						delete(failed, id)
+					}
+					if failed[id] == nil {
+						gone = append(gone, id)
+					}
 				}
 			}
 			forget(g, gone)
+			twins := map[string]*jobView{}
+			for _, v := range l.views {
+				if v.Twin != "" && twins[v.Doc.ID] == nil {
+					twins[v.Doc.ID] = v
+				}
+			}
 			return g.outcomes(ids, missing, failed, func(id string) string {
-				for _, v := range l.views {
-					if v.Doc.ID == id && v.Twin != "" {
-						fmt.Fprintf(g.Err, "Warning: %s declares %s too, and stands for it from now on\n", v.Where(), id)
-					}
+				if v := twins[id]; v != nil {
+					fmt.Fprintf(g.Err, "Warning: %s declares %s too, and stands for it from now on\n", v.Where(), id)
 				}
 				if output == "name" {
 					return fmt.Sprintf("%s/%s", resource, id)
@@ -93,4 +96,6 @@ Exit codes: 0 deleted; 1 no such job, or a fault; 2 invalid usage.`,
 }
 
 // removal takes a document out of its file.
-func removal(at *found) ([]byte, error) { return at.file.Remove(at.snap.Data, at.doc) }
+func removal(file *manifests.File, data []byte, doc int) ([]byte, error) {
+	return file.Remove(data, doc)
+}

@@ -34,11 +34,11 @@ Exit codes: 0 nothing differs; 1 something does; more than 1 an error.`,
   KUBECTL_EXTERNAL_DIFF="git diff --no-index" leasehold diff -f new/`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			err := o.run(cmd.Context(), func(l *live, s *source, d *given) error {
+			err := o.run(cmd.Context(), o.each(func(l *live, s *source, d *given) error {
 				changed, err := o.diff(l, s, d)
 				differs = differs || changed
 				return err
-			})
+			}))
 			var exit *exitError
 			switch {
 			case errors.As(err, &exit):
@@ -67,14 +67,14 @@ func (o *applying) diff(l *live, s *source, d *given) (bool, error) {
 	var before, after []byte
 	err := error(errNotFound)
 	if _, there := l.where[d.id]; there {
-		err = l.edit(o.ctx, d.id, func(at *found) ([]byte, error) {
-			next, err := merged(at, d.doc, s.record.keys(d.id))
+		err = l.edit(o.ctx, d.id, func(file *manifests.File, data []byte, doc int) ([]byte, error) {
+			next, err := merged(file, data, doc, d.doc, s.record.keys(d.id))
 			if err != nil {
 				return nil, err
 			}
-			before, _ = at.file.Text(at.snap.Data, at.doc)
-			after, _ = manifests.Decode(at.path, next).Text(next, at.doc)
-			return at.snap.Data, nil
+			before, _ = file.Text(data, doc)
+			after, _ = manifests.Decode(file.Path, next).Text(next, doc)
+			return data, nil
 		})
 	}
 	switch {

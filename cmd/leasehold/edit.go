@@ -163,9 +163,9 @@ func (e *editing) keep(text []byte, why error) error {
 
 // current reads the document as it stands now.
 func (e *editing) current() (at *found, err error) {
-	err = e.l.edit(e.ctx, e.id, func(f *found) ([]byte, error) {
-		at = f
-		return f.snap.Data, nil
+	err = e.l.edit(e.ctx, e.id, func(file *manifests.File, data []byte, doc int) ([]byte, error) {
+		at = &found{snap: manifests.Snapshot{Data: data}, file: file, doc: doc}
+		return data, nil
 	})
 	return at, err
 }
@@ -210,16 +210,17 @@ func (e *editing) check(text []byte) string {
 // put brings the text into the file as that stands now.
 func (e *editing) put(text []byte) error {
 	typed := manifests.Decode("", text).Docs[0]
-	return e.l.edit(e.ctx, e.id, func(at *found) ([]byte, error) {
+	return e.l.edit(e.ctx, e.id, func(file *manifests.File, data []byte, doc int) ([]byte, error) {
+		at := &found{snap: manifests.Snapshot{Data: data}, file: file, doc: doc}
 		now, own := at.file.Text(at.snap.Data, at.doc)
 		if !bytes.Equal(now, e.base) {
 			both, ok := mergeLines(string(e.base), string(text), string(now))
 			if !ok || own != e.own {
-				return nil, fmt.Errorf("%s has been changed meanwhile, in the same lines", e.l.shown(at.path))
+				return nil, fmt.Errorf("%s has been changed meanwhile, in the same lines", file.Path)
 			}
 			f := manifests.Decode("", []byte(both))
 			if len(f.Docs) != 1 || f.Docs[0].Job == nil || f.Docs[0].ID != e.id {
-				return nil, fmt.Errorf("%s has been changed meanwhile, and both changes together cannot be accepted", e.l.shown(at.path))
+				return nil, fmt.Errorf("%s has been changed meanwhile, and both changes together cannot be accepted", file.Path)
 			}
 			return e.set(at, []byte(both), f.Docs[0])
 		}
@@ -238,9 +239,9 @@ func (e *editing) set(at *found, text []byte, typed *manifests.Doc) ([]byte, err
 		if was != nil { // what was there and is typed no more goes
 			keys = *keysOf(at.Doc())
 		}
-		next, err = merged(at, typed, keys)
+		next, err = merged(at.file, at.snap.Data, at.doc, typed, keys)
 		if err == nil && was != nil {
-			now := manifests.Decode(at.path, next).Docs[at.doc].Job
+			now := manifests.Decode(at.file.Path, next).Docs[at.doc].Job
 			if fmt.Sprint(now.ObjectMeta) != fmt.Sprint(typed.Job.ObjectMeta) {
 				err = errors.New("of the metadata, only labels and annotations can be edited in a list or in JSON")
 			}

@@ -30,7 +30,7 @@ func (o *setting) flags(cmd *cobra.Command) {
 
 // change edits the jobs that args and flags mean. edits returns no edits where there is nothing to do;
 // says is what is printed about a job.
-func (o *setting) change(cmd *cobra.Command, args []string, edits func(*found) ([]manifests.Edit, error), says func(id string) string) error {
+func (o *setting) change(cmd *cobra.Command, args []string, edits func(*manifests.Doc) ([]manifests.Edit, error), says func(id string) string) error {
 	dry, err := o.dryRun.parse()
 	if err != nil {
 		return err
@@ -55,20 +55,15 @@ func (o *setting) change(cmd *cobra.Command, args []string, edits func(*found) (
 	if dry {
 		for _, id := range ids {
 			if v := l.view(id); v != nil {
-				if _, err := edits(docOf(v)); err != nil {
+				if _, err := edits(v.Doc); err != nil {
 					failed[id] = err
 				}
 			}
 		}
 	} else {
-		failed = l.setAll(cmd.Context(), ids, edits)
+		failed = l.editEach(cmd.Context(), ids, sets(edits))
 	}
 	return o.g.outcomes(ids, missing, failed, func(id string) string { return says(id) + o.note() })
-}
-
-// docOf is a view's document as one that was found.
-func docOf(v *jobView) *found {
-	return &found{path: v.Path, file: &manifests.File{Docs: []*manifests.Doc{v.Doc}}}
 }
 
 // newSuspendCommand makes suspend or resume.
@@ -90,10 +85,10 @@ func newSuspendCommand(g *globals, suspend bool) *cobra.Command {
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		already := map[string]bool{}
-		return o.change(cmd, args, func(at *found) ([]manifests.Edit, error) {
-			spec, _ := at.Doc().Object["spec"].(map[string]any)
+		return o.change(cmd, args, func(d *manifests.Doc) ([]manifests.Edit, error) {
+			spec, _ := d.Object["spec"].(map[string]any)
 			now, _ := spec["suspend"].(bool)
-			if already[at.Doc().ID] = now == suspend; now == suspend {
+			if already[d.ID] = now == suspend; now == suspend {
 				return nil, nil
 			}
 			e := manifests.Edit{Path: []any{"spec", "suspend"}}
@@ -162,21 +157,20 @@ Exit codes: 0 done; 1 no manifest declares the worker, or a fault; 2 invalid usa
 			}
 		}
 		lines := map[string][]string{}
-		edits := func(at *found) ([]manifests.Edit, error) {
-			id := at.Doc().ID
-			es, text := cordonEdits(at.Doc(), args, cordon)
-			lines[id] = text
+		edits := func(d *manifests.Doc) ([]manifests.Edit, error) {
+			es, text := cordonEdits(d, args, cordon)
+			lines[d.ID] = text
 			return es, nil
 		}
 		failed := map[string]error{}
 		if isDry {
 			for _, v := range picked {
 				if slices.Contains(ids, v.Doc.ID) && v.Twin == "" {
-					_, _ = edits(docOf(v))
+					_, _ = edits(v.Doc)
 				}
 			}
 		} else {
-			failed = l.setAll(cmd.Context(), ids, edits)
+			failed = l.editEach(cmd.Context(), ids, sets(edits))
 		}
 		err = g.outcomes(ids, nil, failed, func(id string) string {
 			for i := range lines[id] {

@@ -51,8 +51,7 @@ Exit codes: 0 done; 1 no such job, another value without --overwrite, or a fault
 			set, drop = nil, nil
 		}
 		says := map[string]string{}
-		return o.change(cmd, refs, func(at *found) ([]manifests.Edit, error) {
-			d := at.Doc()
+		return o.change(cmd, refs, func(d *manifests.Doc) ([]manifests.Edit, error) {
 			meta, _ := d.Object["metadata"].(map[string]any)
 			now, _ := meta[field].(map[string]any)
 			var es []manifests.Edit

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +21,7 @@ type live struct {
 	*browser
 	views []*jobView
 	where map[string]string // id → path in the tree
+	first map[string]int    // id → index in views
 }
 
 // live reads the directory. Unlike what is only shown, what is going to be changed must have been
@@ -29,7 +31,7 @@ func (g *globals) live(ctx context.Context) (*live, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &live{browser: b, where: map[string]string{}}
+	l := &live{browser: b, where: map[string]string{}, first: map[string]int{}}
 	err = readAll(b.tree, func(path string, snap manifests.Snapshot, err error) error {
 		if errors.Is(err, manifests.ErrBusy) {
 			snap, err = l.patiently(ctx, path)
@@ -57,6 +59,11 @@ func (g *globals) live(ctx context.Context) (*live, error) {
 		return nil, err
 	}
 	l.views = b.views()
+	for i, v := range l.views {
+		if v.Twin == "" && v.Doc.ID != "" {
+			l.first[v.Doc.ID] = i
+		}
+	}
 	return l, nil
 }
 
@@ -74,11 +81,10 @@ func (l *live) judged(ctx context.Context) error {
 
 // view returns the job's, or nil.
 func (l *live) view(id string) *jobView {
-	i := slices.IndexFunc(l.views, func(v *jobView) bool { return v.Twin == "" && v.Doc.ID == id })
-	if i < 0 {
-		return nil
+	if i, ok := l.first[id]; ok {
+		return l.views[i]
 	}
-	return l.views[i]
+	return nil
 }
 
 // patiently reads a file that somebody is saving.
@@ -134,8 +140,12 @@ func (l *live) rewrite(ctx context.Context, path string, f func(file *manifests.
 	})
 }
 
+// editFunc changes one document of a file, or of a part of one, and returns the new bytes; none remove
+// it. It may be called again.
+type editFunc func(file *manifests.File, data []byte, doc int) ([]byte, error)
+
 // edit changes the file in which one job stands, as rewrite does.
-func (l *live) edit(ctx context.Context, id string, f func(at *found) ([]byte, error)) error {
+func (l *live) edit(ctx context.Context, id string, f editFunc) error {
 	moved := time.Now().Add(saveTime)
 	for {
 		path, ok := l.where[id]
@@ -146,7 +156,7 @@ func (l *live) edit(ctx context.Context, id string, f func(at *found) ([]byte, e
 				if i < 0 {
 					return nil, errMoved
 				}
-				return f(&found{path: path, snap: manifests.Snapshot{Data: data}, file: file, doc: i})
+				return f(file, data, i)
 			})
 		}
 		if !errors.Is(err, errMoved) || time.Now().After(moved) {
@@ -160,9 +170,10 @@ func (l *live) edit(ctx context.Context, id string, f func(at *found) ([]byte, e
 	}
 }
 
-// setAll edits the documents of jobs, each file once if possible. edits may refuse by an error.
-func (l *live) setAll(ctx context.Context, ids []string, edits func(*found) ([]manifests.Edit, error)) map[string]error {
-	failed := map[string]error{}
+// editEach changes the documents of several jobs, each file once if possible, and returns what went
+// wrong, by id.
+func (l *live) editEach(ctx context.Context, ids []string, f editFunc) map[string]error {
+	errs := map[string]error{}
 	var paths []string
 	byPath := map[string][]string{}
 	for _, id := range ids {
@@ -174,38 +185,59 @@ func (l *live) setAll(ctx context.Context, ids []string, edits func(*found) ([]m
 	}
 	for _, path := range paths {
 		ids := byPath[path]
-		err := l.rewrite(ctx, path, func(file *manifests.File, data []byte) ([]byte, error) {
-			all := map[int][]manifests.Edit{}
-			for _, id := range ids {
-				i := slices.IndexFunc(file.Docs, func(d *manifests.Doc) bool { return d.ID == id })
-				if i < 0 {
-					return nil, errMoved
-				}
-				es, err := edits(&found{path: path, file: file, doc: i})
-				if err != nil {
-					return nil, err
-				}
-				all[i] = es
-			}
-			return file.SetEach(data, all)
-		})
+		var failed map[string]error
+		err := error(errMoved)
+		if path != "" && len(ids) > 1 {
+			err = l.rewrite(ctx, path, func(file *manifests.File, data []byte) (next []byte, err error) {
+				next, failed, err = editIDs(file, data, ids, f)
+				return next, err
+			})
+		}
 		if err == nil {
+			maps.Copy(errs, failed)
 			continue
 		}
-		for _, id := range ids { // each by itself, so that one holds up no other
-			err := l.edit(ctx, id, func(at *found) ([]byte, error) {
-				es, err := edits(at)
-				if err != nil {
-					return nil, err
-				}
-				return at.file.Set(at.snap.Data, at.doc, es...)
-			})
-			if err != nil {
-				failed[id] = err
+		for _, id := range ids { // by itself, so that one holds up no other
+			if err := l.edit(ctx, id, f); err != nil {
+				errs[id] = err
 			}
 		}
 	}
-	return failed
+	return errs
+}
+
+func editIDs(file *manifests.File, data []byte, ids []string, f editFunc) ([]byte, map[string]error, error) {
+	at := map[string]int{}
+	for i, d := range file.Docs {
+		if _, twice := at[d.ID]; !twice {
+			at[d.ID] = i
+		}
+	}
+	docs := make([]int, len(ids))
+	for i, id := range ids {
+		doc, ok := at[id]
+		if !ok {
+			return nil, nil, errMoved
+		}
+		docs[i] = doc
+	}
+	next, failed, err := file.EditEach(data, docs, f)
+	byID := map[string]error{}
+	for doc, err := range failed {
+		byID[file.Docs[doc].ID] = err
+	}
+	return next, byID, err
+}
+
+// sets makes an editFunc of what says which values are to be set.
+func sets(edits func(d *manifests.Doc) ([]manifests.Edit, error)) editFunc {
+	return func(file *manifests.File, data []byte, doc int) ([]byte, error) {
+		es, err := edits(file.Docs[doc])
+		if err != nil {
+			return nil, err
+		}
+		return file.Set(data, doc, es...)
+	}
 }
 
 // dryRun is kubectl's flag.
