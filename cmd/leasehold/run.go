@@ -24,6 +24,7 @@ type runOptions struct {
 	logFormat          string
 	verbose            bool
 	historyLimit       int
+	group              string
 }
 
 func newRunCommand(g *globals) *cobra.Command {
@@ -60,6 +61,7 @@ Exit codes: 0 stopped in order; 1 a fault, or another controller is at work in D
 	f.BoolVar(&o.init, "init", false, "first write the samples into DIR, which must be missing or empty")
 	f.BoolVar(&o.once, "once", false, "reconcile everything once and exit")
 	f.BoolVar(&o.dryRun, "dry-run", false, "say what would be done and change nothing (implies --once)")
+	f.StringVar(&o.group, "group", "", "group that shares the store; without it, the state directory is private to its owner")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "tell more in the log")
 	f.IntVar(&o.historyLimit, "history-limit", 100_000, "number of entries that the history keeps")
@@ -148,8 +150,25 @@ func (o *runOptions) open(ctx context.Context, g *globals, dir string) (*sqlite.
 		}
 		return db, func() { db.Close() }, nil
 	}
-	if err := makeStateDir(filepath.Dir(path)); err != nil {
+	gid := -1
+	if o.group != "" {
+		if gid, err = groupID(o.group); err != nil {
+			return nil, nil, err
+		}
+	}
+	state := filepath.Dir(path)
+	if g.store == "" {
+		if err := checkState(dir, state); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := makeStateDir(state); err != nil {
 		return nil, nil, err
+	}
+	if gid >= 0 && g.store == "" {
+		if err := shareDir(state, gid); err != nil {
+			return nil, nil, err
+		}
 	}
 	lock, err := controller.Acquire(dir, path)
 	if err != nil {
@@ -164,7 +183,10 @@ func (o *runOptions) open(ctx context.Context, g *globals, dir string) (*sqlite.
 		db.Close()
 		lock.Close()
 	}
-	if err := bind(ctx, db, dir); err != nil {
+	if gid >= 0 {
+		err = shareFiles(path, gid)
+	}
+	if err = errors.Join(err, bind(ctx, db, dir)); err != nil {
 		release()
 		return nil, nil, err
 	}

@@ -119,11 +119,19 @@ func Open(ctx context.Context, path string, opts Options) (*DB, error) {
 	case !before.Mode().IsRegular():
 		return nil, fmt.Errorf("%s is not a regular file", abs)
 	}
-	mode := "rwc"
+	mode, more := "rwc", ""
 	if opts.MustExist {
 		mode = "rw"
 	}
-	if err := db.open(ctx, db.dsn(mode, "")); err != nil {
+	if before == nil {
+		// SQLite lets everybody read what it makes, unless it has a model.
+		if model, err := os.CreateTemp("", "leasehold-mode-*"); err == nil { // of mode 0600
+			model.Close()
+			defer os.Remove(model.Name())
+			more = "&modeof=" + url.QueryEscape(model.Name())
+		}
+	}
+	if err := db.open(ctx, db.dsn(mode, more)); err != nil {
 		return nil, err
 	}
 	db.reader, err = sql.Open("sqlite", db.dsn("rw", "&_pragma=query_only(1)"))
