@@ -82,6 +82,8 @@ type Controller struct {
 
 	mu      sync.Mutex
 	fatal   error
+	started bool     // prepare is done
+	early   []string // keys that changed before
 	stop    context.CancelFunc
 	open    map[string]int     // keys that have not settled yet: how often a pass was asked for
 	idle    *sync.Cond         // open is empty, or nothing will empty it
@@ -171,7 +173,7 @@ func (c *Controller) run(ctx context.Context, once func()) error {
 				initial = append(initial, keys...)
 				return
 			}
-			c.enqueue(keys...)
+			c.changed(keys)
 		}
 		err := c.source.Watch(ctx, found, func() {
 			started = true
@@ -187,6 +189,7 @@ func (c *Controller) run(ctx context.Context, once func()) error {
 	if err := c.prepare(work, initial); err != nil {
 		c.fail(err)
 	}
+	c.prepared()
 	g.Go(func() error {
 		c.opt.Jumps(ctx, c.jumped)
 		return nil
@@ -220,6 +223,31 @@ func (c *Controller) fail(err error) {
 	c.idle.Broadcast()
 	c.mu.Unlock()
 	c.stop()
+}
+
+// changed asks for a pass over keys that have changed since they were loaded at the start, if they
+// were.
+func (c *Controller) changed(keys []string) {
+	c.mu.Lock()
+	if !c.started {
+		c.early = append(c.early, keys...)
+	}
+	c.mu.Unlock()
+	for _, k := range keys {
+		c.first.Delete(k)
+	}
+	c.enqueue(keys...)
+}
+
+// prepared forgets what was loaded of keys that have changed in the meantime.
+func (c *Controller) prepared() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.started = true
+	for _, k := range c.early {
+		c.first.Delete(k)
+	}
+	c.early = nil
 }
 
 // prepare loads every manifest, so that it is known what belongs to whom and whether the store is

@@ -9,8 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
+	"leasehold.dev/leasehold/manifests"
+	"leasehold.dev/leasehold/store"
 	"leasehold.dev/leasehold/store/sqlite"
 )
 
@@ -133,5 +136,48 @@ func bind(ctx context.Context, db *sqlite.DB, dir string) error {
 	if other != "" && !home && isDir(other) {
 		return fmt.Errorf("the store %s belongs to the directory %s, not to %s; use another one with --store", db.Path(), other, dir)
 	}
+	if other != "" {
+		if err := adopt(ctx, db, dir); err != nil {
+			return err
+		}
+	}
 	return db.BindDirectory(ctx, dir)
+}
+
+// adopt takes the fences of the manifests' status into a store that was another directory's until
+// now, and may be another installation's that was put here: a job that both know goes on above both.
+// A controller alone would take such a status for a copied one, which means nothing.
+func adopt(ctx context.Context, db *sqlite.DB, dir string) error {
+	tree, err := manifests.OpenTree(dir, "")
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	return readAll(tree, func(path string, snap manifests.Snapshot, err error) error {
+		if err != nil {
+			return nil // the controller tells of it
+		}
+		for _, d := range manifests.Decode(path, snap.Data).Docs {
+			if d.ID == "" || d.Status == nil || d.Status.Fence == nil || *d.Status.Fence > 1<<62 {
+				continue
+			}
+			identity, _, ok := strings.Cut(d.Status.Store, "/")
+			if !ok {
+				continue
+			}
+			_, err := db.Update(ctx, []string{d.ID}, func(rs []*store.Record) error {
+				r := rs[0]
+				known := func(s store.Stamp) bool { return s.Identity == identity }
+				if !r.Known || known(r.Stamp) || slices.ContainsFunc(r.Former, known) {
+					return nil // the controller knows what to do
+				}
+				r.Raise(*d.Status.Fence+store.Jump, "the status is of store "+identity+", and this one was another directory's until now")
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }

@@ -174,6 +174,10 @@ func (o *runOptions) open(ctx context.Context, g *globals, dir string) (*sqlite.
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := sqlite.Verify(ctx, path); err != nil {
+		lock.Close()
+		return nil, nil, err
+	}
 	db, err := sqlite.Open(ctx, path, opt)
 	if err != nil {
 		lock.Close()

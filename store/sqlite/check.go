@@ -18,6 +18,7 @@ type Report struct {
 	Jobs, Events int
 	Problems     []string
 	Faulty       map[string]bool // ids whose rows cannot be read
+	grave        []string        // of Problems, those that no program but a damaged file makes
 	// Stamp and Former are the store's; they are empty where the file could not be read that far.
 	Stamp  store.Stamp
 	Former []store.Stamp
@@ -27,6 +28,11 @@ func (r *Report) add(format string, args ...any) {
 	if len(r.Problems) < 1000 {
 		r.Problems = append(r.Problems, fmt.Sprintf(format, args...))
 	}
+}
+
+func (r *Report) bad(format string, args ...any) {
+	r.add(format, args...)
+	r.grave = append(r.grave, fmt.Sprintf(format, args...))
 }
 
 // Check looks for everything in the store at path that is not as it should be, and changes nothing.
@@ -71,7 +77,7 @@ func (db *DB) check(ctx context.Context, r *Report, each func(*store.Record)) er
 	if err := rows("PRAGMA integrity_check(20)", func(row []driver.Value) error {
 		if row[0] != "ok" {
 			damaged = true
-			r.add("the file is damaged: %v", row[0])
+			r.bad("the file is damaged: %v", row[0])
 		}
 		return nil
 	}); err != nil {
@@ -132,7 +138,7 @@ func (r *Report) checkMeta(q query) error {
 		return nil
 	})
 	if n != 1 && err == nil {
-		r.add("leasehold_meta has %d rows, not 1", n)
+		r.bad("leasehold_meta has %d rows, not 1", n)
 	}
 	for _, f := range r.Former {
 		if f.Revision > r.Stamp.Revision {
@@ -152,7 +158,7 @@ func (r *Report) checkRows(q query, each func(*store.Record)) (high map[string]i
 		if !ok || !ok2 || h < 0 || attempts < 0 {
 			r.add("job %q: its highest fence %v or its attempts %v is no whole number, 0 or more", id, row[1], row[2])
 		} else if attempts > h {
-			r.add("job %q: %d claims, but the highest fence is %d", id, attempts, h)
+			r.bad("job %q: %d claims, but the highest fence is %d", id, attempts, h)
 		}
 		high[id] = h
 		return nil
@@ -182,9 +188,9 @@ func (r *Report) checkRows(q query, each func(*store.Record)) (high map[string]i
 		h := high[j.ID]
 		switch {
 		case j.Fence > h:
-			r.add("job %q: fence %d is above %d, the highest that is remembered", j.ID, j.Fence, h)
+			r.bad("job %q: fence %d is above %d, the highest that is remembered", j.ID, j.Fence, h)
 		case j.Fence < h:
-			r.add("job %q: fence %d has gone back from %d", j.ID, j.Fence, h)
+			r.bad("job %q: fence %d has gone back from %d", j.ID, j.Fence, h)
 		}
 		switch {
 		case j.Done && j.Result == nil:
@@ -216,12 +222,12 @@ func (r *Report) checkHistory(q query, high map[string]int64) error {
 		verb, _ := row[2].(string)
 		fence, _ := row[3].(int64)
 		if fence > high[id] {
-			r.add("job %q: entry %v of the history knows fence %d, the job only %d", id, row[0], fence, high[id])
+			r.bad("job %q: entry %v of the history knows fence %d, the job only %d", id, row[0], fence, high[id])
 		}
 		switch verb {
 		case "claimed":
 			if fence <= last[id] {
-				r.add("job %q: entry %v of the history hands out fence %d after %d", id, row[0], fence, last[id])
+				r.bad("job %q: entry %v of the history hands out fence %d after %d", id, row[0], fence, last[id])
 			}
 			fallthrough
 		case "renewed", "released":

@@ -53,6 +53,9 @@ func (db *DB) fault(err error) error {
 	default:
 		return fmt.Errorf("%s: %w", db.path, err)
 	}
+	if kind == ErrCorrupt {
+		return fmt.Errorf("%s: %w (%w); put a backup in its place, without its -wal and -shm files, or move it away: fences then go on above those in the manifests", db.path, kind, err)
+	}
 	return fmt.Errorf("%s: %w: %w", db.path, kind, err)
 }
 
