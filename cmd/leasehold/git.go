@@ -96,8 +96,7 @@ func newGitSetup(ctx context.Context, g *globals) (*gitSetup, error) {
 			globText(name) + "**/.*.leasehold-tmp-*",
 		}},
 		config: [][2]string{
-			{"filter." + gitindex.Filter + ".process", shellQuote(program) + filterCommand},
-			// A clone, or a machine, without the program goes on without the filter.
+			{"filter." + gitindex.Filter + ".process", filterProcessCommand(program)},
 			{"filter." + gitindex.Filter + ".required", "false"},
 			// The job's name in the head of a hunk.
 			{"diff." + gitindex.Filter + ".xfuncname", `^(  name:.*|- metadata:.*)$`},
@@ -111,6 +110,24 @@ func newGitSetup(ctx context.Context, g *globals) (*gitSetup, error) {
 }
 
 const filterCommand = " git filter-process"
+
+// filterProcessCommand is what Git starts. Git dies of a filter that hangs up, even one that is not
+// required: where the program is gone, what is started in its place says that it can do nothing, and
+// Git goes on without it.
+func filterProcessCommand(program string) string {
+	program = shellQuote(program)
+	return "if test -x " + program + "; then exec " + program + filterCommand + "; fi; " +
+		`printf '0016git-filter-server\n000eversion=2\n00000000'; exec cat >/dev/null`
+}
+
+// filterProgram returns the program in such a command.
+func filterProgram(process string) (string, bool) {
+	head, _, ours := strings.Cut(process, filterCommand)
+	if _, after, found := strings.Cut(head, "; then exec "); found {
+		head = after
+	}
+	return shellUnquote(head), ours
+}
 
 // ownPath is the path of this program as it was called, so that a link to the present version stays
 // one.
@@ -237,8 +254,8 @@ func gitUninstall(ctx context.Context, g *globals, s *gitSetup) error {
 		if err != nil {
 			return err
 		}
-		if value == "" || value != c[1] && !strings.HasSuffix(value, filterCommand) {
-			continue // not ours
+		if _, ours := filterProgram(value); value == "" || value != c[1] && !ours {
+			continue
 		}
 		if _, err := gitindex.Git(ctx, s.dir, "config", "--local", "--unset-all", c[0]); err != nil {
 			return err
@@ -271,9 +288,8 @@ func gitStatus(ctx context.Context, g *globals, s *gitSetup) error {
 	if err != nil {
 		return err
 	}
-	row(process != "", "filter", s.config[0][0]+" = "+process)
-	if program, ours := strings.CutSuffix(process, filterCommand); ours {
-		program = shellUnquote(program)
+	row(process != "", "filter", s.config[0][0])
+	if program, ours := filterProgram(process); ours {
 		_, err := exec.LookPath(filepath.FromSlash(program))
 		row(err == nil, "program", program)
 	}

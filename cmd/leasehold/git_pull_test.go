@@ -22,7 +22,7 @@ func TestGitPullUnderLoad(t *testing.T) {
 			const jobs, pulls = 10, 50
 			files := map[string]string{}
 			for i := range jobs {
-				files[fmt.Sprintf("j%d.yaml", i)] = liveJob(fmt.Sprintf("j%d", i), 1)
+				files[fmt.Sprintf("j%d.yaml", i)] = liveJob(fmt.Sprintf("j%d", i), 0.5)
 			}
 			c := newCheckout(t, files).start()
 			fences := func() (sum int64) {

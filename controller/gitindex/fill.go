@@ -161,18 +161,49 @@ const (
 // fill writes the numbers of files into their entries where the file has been at rest and differs
 // from the blob in nothing but status.
 func (x *Index) fill(now time.Time) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if len(x.pending) == 0 || x.act.operation() {
-		return
-	}
-	if err := x.load(); err != nil || x.image == nil {
-		clear(x.pending) // Enter says why
+	image, sig, rested := x.atRest(now)
+	if image == nil {
 		return
 	}
 	next := map[string]stat{}
+	for path, r := range rested { // reading them takes a while, in which status may be written
+		if image.untouched(x.file(path), r.entry) {
+			next[path] = r.was.of(r.file)
+		}
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.image != image || x.sig != sig {
+		return // the next time
+	}
+	if len(next) > 0 && x.publish(next, true) != nil {
+		return
+	}
+	for path := range rested { // those that are left out are the user's: Git judges them
+		delete(x.pending, path)
+	}
+}
+
+// rested is a file at rest.
+type rested struct {
+	entry     entry
+	was, file stat
+}
+
+// atRest returns some of the pending files, and the index that was looked at.
+func (x *Index) atRest(now time.Time) (*image, stat, map[string]rested) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.pending) == 0 || x.act.operation() {
+		return nil, stat{}, nil
+	}
+	if err := x.load(); err != nil || x.image == nil {
+		clear(x.pending) // Enter says why
+		return nil, stat{}, nil
+	}
+	found := map[string]rested{}
 	for path := range x.pending {
-		if len(next) >= batch {
+		if len(found) >= batch {
 			break
 		}
 		e, tracked := x.image.entries[path]
@@ -180,8 +211,7 @@ func (x *Index) fill(now time.Time) {
 			delete(x.pending, path)
 			continue
 		}
-		file := x.file(path)
-		s, mtime, ok, err := statFile(file)
+		s, mtime, ok, err := statFile(x.file(path))
 		was := x.image.stat(e)
 		switch {
 		case err != nil || !ok || was.same(s):
@@ -189,31 +219,21 @@ func (x *Index) fill(now time.Time) {
 		case now.Sub(mtime) < manifests.Unsettled || now.Unix() <= mtime.Unix():
 			// Another save might have the same timestamp, of which Git compares whole seconds.
 		case now.Sub(x.last) < restAll && now.Sub(x.hot[path]) < restOne:
-		case x.untouched(file, e):
-			next[path] = was.of(s)
 		default:
-			delete(x.pending, path) // the user's: Git judges it
+			found[path] = rested{e, was, s}
 		}
 	}
-	if len(next) == 0 {
-		return
-	}
-	if err := x.publish(next, true); err != nil {
-		return // the next one
-	}
-	for path := range next {
-		delete(x.pending, path)
-	}
+	return x.image, x.sig, found
 }
 
 // untouched reports whether the file is the entry's blob, but for status.
-func (x *Index) untouched(file string, e entry) bool {
+func (m *image) untouched(file string, e entry) bool {
 	info, err := os.Stat(file)
 	if err != nil || info.Size() > manifests.MaxFileSize {
 		return false
 	}
 	data, err := os.ReadFile(file)
-	return err == nil && x.image.blobName(manifests.StripStatus(file, data)) == e.blob
+	return err == nil && m.blobName(manifests.StripStatus(file, data)) == e.blob
 }
 
 // stale notes entries that do not fit their file, as a crash may have left them.
