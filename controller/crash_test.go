@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -189,19 +188,4 @@ func (r *rig) events() []store.Event {
 		r.t.Fatal(err)
 	}
 	return events
-}
-
-// nothingLeft looks for what a crash, or the controller, should not have left.
-func (r *rig) nothingLeft() {
-	r.t.Helper()
-	err := filepath.WalkDir(r.dir, func(path string, d fs.DirEntry, err error) error {
-		name := d.Name()
-		if err == nil && strings.HasPrefix(name, ".") && name != ".leasehold" || strings.Contains(name, "leasehold-") {
-			r.t.Errorf("left behind: %s", path)
-		}
-		return err
-	})
-	if err != nil {
-		r.t.Error(err)
-	}
 }

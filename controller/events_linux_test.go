@@ -136,3 +136,24 @@ func TestRealOverflow(t *testing.T) {
 		t.Errorf("the limit is %s and was %s", now, was)
 	}
 }
+
+// No file can be opened for a while: what came meanwhile is found afterwards.
+func TestNoFilesLeft(t *testing.T) {
+	r := newRig(t, nil)
+	r.watch = func(w *watcher) { w.poll = 50 * time.Millisecond }
+	r.jobs("a", 5, 100)
+	r.start()
+	r.converged(5)
+	ready := &rig{t: t, dir: r.dir + "-ready"}
+	ready.jobs("b/c", 5, 100)
+	starve(t, func() {
+		r.ok(os.Rename(ready.path("b"), r.path("b")))
+		r.until("it is told", func() bool { return strings.Contains(r.log.String(), "too many open files") })
+	})
+	r.converged(10)
+	r.edit("b/c/0.yaml", "clock: 100", "clock: 130")
+	r.shows("b/c/0.yaml", "worker-b 2 160")
+	if n := strings.Count(r.log.String(), "too many open files"); n > 5 {
+		t.Errorf("told %d times:\n%s", n, r.log)
+	}
+}

@@ -206,24 +206,6 @@ func TestDirectoryUnderWork(t *testing.T) {
 				t.Errorf("told %d times:\n%s", n, r.log)
 			}
 		},
-		"no files left for a while": func(t *testing.T, r *rig) {
-			r.watch = func(w *watcher) { w.poll = 50 * time.Millisecond }
-			r.jobs("a", 5, 100)
-			r.start()
-			r.converged(5)
-			ready := &rig{t: t, dir: r.dir + "-ready"}
-			ready.jobs("b/c", 5, 100)
-			starve(t, func() {
-				r.ok(os.Rename(ready.path("b"), r.path("b")))
-				r.until("it is told", func() bool { return strings.Contains(r.log.String(), "too many open files") })
-			})
-			r.converged(10)
-			r.edit("b/c/0.yaml", "clock: 100", "clock: 130")
-			r.shows("b/c/0.yaml", "worker-b 2 160")
-			if n := strings.Count(r.log.String(), "too many open files"); n > 5 {
-				t.Errorf("told %d times:\n%s", n, r.log)
-			}
-		},
 	} {
 		t.Run(name, func(t *testing.T) { play(t, newRig(t, nil)) })
 	}

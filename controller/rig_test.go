@@ -6,6 +6,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -270,3 +271,18 @@ func manifest(name string, clock float64, more ...string) string {
 
 // openSQL opens the database as another program does.
 func openSQL(path string) (*sql.DB, error) { return sql.Open("sqlite", "file:"+path) }
+
+// nothingLeft looks for what a crash, or the controller, should not have left.
+func (r *rig) nothingLeft() {
+	r.t.Helper()
+	err := filepath.WalkDir(r.dir, func(path string, d fs.DirEntry, err error) error {
+		name := d.Name()
+		if err == nil && strings.HasPrefix(name, ".") && name != ".leasehold" || strings.Contains(name, "leasehold-") {
+			r.t.Errorf("left behind: %s", path)
+		}
+		return err
+	})
+	if err != nil {
+		r.t.Error(err)
+	}
+}
