@@ -86,6 +86,7 @@ type Controller struct {
 	early   []string // keys that changed before
 	stop    context.CancelFunc
 	open    map[string]int     // keys that have not settled yet: how often a pass was asked for
+	unseen  map[string]bool    // keys that may have changed since their last pass
 	idle    *sync.Cond         // open is empty, or nothing will empty it
 	settled time.Time          // when the last one left open
 	faulty  map[string]bool    // keys whose last pass failed
@@ -129,7 +130,7 @@ func New(src Source, st Store, opt Options) *Controller {
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](50*time.Millisecond, 30*time.Second),
 			&workqueue.TypedBucketRateLimiter[string]{Limiter: rate.NewLimiter(100, 200)})),
 		write: make(chan struct{}, writers),
-		open:  map[string]int{}, faulty: map[string]bool{}, refused: map[string]int{}, passes: map[string]int{},
+		open:  map[string]int{}, unseen: map[string]bool{}, faulty: map[string]bool{}, refused: map[string]int{}, passes: map[string]int{},
 		timed: map[string]reading{}, began: time.Now(), wall: opt.Now().Round(0),
 	}
 	c.idle = sync.NewCond(&c.mu)
@@ -344,6 +345,7 @@ func (c *Controller) enqueue(keys ...string) {
 	c.mu.Lock()
 	for _, k := range keys {
 		c.open[k]++
+		c.unseen[k] = true
 	}
 	c.mu.Unlock()
 	for _, k := range keys {
@@ -403,6 +405,9 @@ func (c *Controller) finish(key string, asked int, p pass, err error) {
 		c.passes[key]++
 	} else {
 		delete(c.passes, key)
+	}
+	if c.open[key] == asked {
+		delete(c.unseen, key)
 	}
 	if (p.unsettled || p.busy) && err == nil {
 		return

@@ -27,6 +27,9 @@ func (c *Controller) subjects(m *Manifest) (all []subject, wait time.Duration) {
 			s.role = roleNameless
 		case owner == place{m.Key, i}:
 			s.first = c.index.first(d.ID)
+		case absent.IsZero() && c.mayHaveGone(owner.key):
+			s.role = roleHeir
+			wait = sooner(wait, settling/2)
 		case absent.IsZero():
 			s.role, s.problem = roleDuplicate, fmt.Sprintf("Duplicate value: %q: in %s it is a second one, the job belongs to %s", d.ID, m.Key, owner.key)
 		default:
@@ -36,6 +39,14 @@ func (c *Controller) subjects(m *Manifest) (all []subject, wait time.Duration) {
 		all = append(all, s)
 	}
 	return all, wait
+}
+
+// mayHaveGone reports whether a key has not been looked at since something happened to it: a file that
+// was renamed is found under the new name before it is missed under the old one.
+func (c *Controller) mayHaveGone(key string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unseen[key]
 }
 
 // problem says why a document is not accepted, for its status. It names no line: writing the status

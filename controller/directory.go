@@ -100,6 +100,8 @@ func (d *Directory) Watch(ctx context.Context, found func([]string), ready, stor
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	wg.Go(func() { w.Run(ctx) })
 	commits := make(chan struct{}, 1)
 	wg.Go(func() { echoed(ctx, commits, stored) })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -361,5 +362,44 @@ func TestStatusThatHasNoPlace(t *testing.T) {
 	f := manifests.Decode("a.yaml", []byte(r.read("a.yaml")))
 	if s := f.Docs[1].Status; s == nil || s.Owner != "worker-a" {
 		t.Errorf("held up by its neighbour:\n%s", r.read("a.yaml"))
+	}
+}
+
+// A job whose document goes while its file stays is declared no more after a second; another file
+// that declares it then takes it over, and one that takes it back in time keeps it.
+func TestDocumentGoes(t *testing.T) {
+	two := manifest("moved", 100) + "---\n" + manifest("stays", 100)
+	r := newRig(t, map[string]string{"a.yaml": two, "b.yaml": manifest("moved", 200)}).start()
+	r.condition("b.yaml", "Accepted", "False DuplicateName")
+	r.shows("a.yaml", "worker-a 1 130")
+	r.write("a.yaml", manifest("stays", 101))
+	r.until("the rest is looked at", func() bool { return r.status("a.yaml").SpecHash != "" })
+	if got := r.record("moved"); got.Fence != 1 {
+		t.Errorf("handed over at once: %+v", got.Row)
+	}
+	r.write("a.yaml", two)
+	r.until("it is back", func() bool { return r.status("a.yaml").Owner == "worker-a" })
+	r.condition("b.yaml", "Accepted", "False DuplicateName")
+	r.write("a.yaml", manifest("stays", 102))
+	r.shows("b.yaml", "worker-b 2 230")
+	r.write("b.yaml", manifest("another", 100))
+	r.until("it is told", func() bool { return r.told("it is declared no more") == 1 })
+	if !strings.Contains(r.log.String(), "job=moved") {
+		t.Errorf("%s", r.log)
+	}
+}
+
+// A directory that is gone before the first look is a fault, and not waited for.
+func TestDirectoryGoneAtStart(t *testing.T) {
+	r := newRig(t, nil)
+	r.state = t.TempDir()
+	r.open()
+	defer r.db.Close()
+	defer r.source.Close()
+	if err := os.RemoveAll(r.dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.controller(Options{}).Run(t.Context()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("ended with %v", err)
 	}
 }
