@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
 	"hash/maphash"
 	"io/fs"
 	"log/slog"
@@ -214,7 +215,7 @@ func (d *Directory) unchanged(ctx context.Context, key string, found func([]stri
 	if !known {
 		return false
 	}
-	if sig, err := d.tree.Stat(key); err != nil || sig != was.sig {
+	if sig, err := d.tree.Stat(key); err != nil || sig != was.sig || d.tree.Linked(key) {
 		return false
 	}
 	if was.settled {
@@ -251,6 +252,10 @@ const limit = manifests.MaxFileSize + 1
 // Load implements Source.
 func (d *Directory) Load(key string) (*Manifest, error) {
 	snap, err := d.tree.Read(key, limit)
+	if err == nil && d.tree.Linked(key) {
+		// Its directory was replaced by a link. What is behind that has its own place, if any.
+		err = fmt.Errorf("%s: %w", key, fs.ErrNotExist)
+	}
 	if err != nil {
 		if !errors.Is(err, manifests.ErrBusy) {
 			d.mu.Lock()

@@ -157,3 +157,18 @@ func TestNoFilesLeft(t *testing.T) {
 		t.Errorf("told %d times:\n%s", n, r.log)
 	}
 }
+
+// A directory is replaced by a link to where it went.
+func TestDirectoryReplacedByLink(t *testing.T) {
+	r := newRig(t, nil)
+	r.announced().jobs("a", 10, 100)
+	r.start()
+	r.converged(10)
+	// At once: nobody sees the moment in which there is no a.
+	r.ok(os.Symlink("b", r.path("tmp")))
+	r.ok(unix.Renameat2(unix.AT_FDCWD, r.path("tmp"), unix.AT_FDCWD, r.path("a"), unix.RENAME_EXCHANGE))
+	r.ok(os.Rename(r.path("tmp"), r.path("b")))
+	r.converged(10)
+	r.edit("b/0.yaml", "clock: 100", "clock: 130")
+	r.shows("b/0.yaml", "worker-b 2 160")
+}

@@ -134,16 +134,6 @@ func TestDirectoryUnderWork(t *testing.T) {
 			r.edit("a/0.yaml", "clock: 100", "clock: 130")
 			r.shows("a/0.yaml", "worker-b 2 160")
 		},
-		"a directory replaced by a link": func(t *testing.T, r *rig) {
-			r.announced().jobs("a", 10, 100)
-			r.start()
-			r.converged(10)
-			r.ok(os.Rename(r.path("a"), r.path("b")))
-			r.ok(os.Symlink("b", r.path("a")))
-			r.converged(10)
-			r.edit("b/0.yaml", "clock: 100", "clock: 130")
-			r.shows("b/0.yaml", "worker-b 2 160")
-		},
 		"mounted ConfigMap": func(t *testing.T, r *rig) {
 			r.announced()
 			for i := range 6 {

@@ -66,6 +66,22 @@ func (t *Tree) ReadDir(path string) ([]DirEntry, error) {
 	return list, nil
 }
 
+// Linked reports whether a directory on the way to path is a link: then whoever lists the tree finds
+// what is there in another place, or not at all.
+func (t *Tree) Linked(path string) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for i, c := range path {
+		if c != '/' {
+			continue
+		}
+		if info, err := t.root.Lstat(path[:i]); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // JoinPath joins a directory of the tree and a name in it.
 func JoinPath(dir, name string) string {
 	if dir == "." || dir == "" {
