@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"reflect"
 	"slices"
 )
@@ -146,7 +145,8 @@ func sameValue(a, b any) bool {
 		if exact && both {
 			return i == k
 		}
-		return x == y && math.Abs(x) < 1<<53
+		// An integer that no float can hold is none that a float was meant to be.
+		return x == y && (!exact || int64(x) == i) && (!both || int64(y) == k)
 	}
 	return reflect.DeepEqual(a, b)
 }

@@ -189,3 +189,32 @@ func TestRemoveDocument(t *testing.T) {
 		t.Errorf("%v\n%s", err, got)
 	}
 }
+
+// Whatever a file looks like, a document can be taken out of it, and comes out by itself.
+func TestRemoveLayouts(t *testing.T) {
+	for _, l := range layouts {
+		f := Decode("a.yaml", []byte(l.text))
+		for doc := range f.Docs {
+			next, err := f.Remove([]byte(l.text), doc)
+			if err != nil {
+				t.Errorf("%s: %v", l.name, err)
+			} else if len(next) > 0 && !f.lacks(Decode("a.yaml", next), doc) {
+				t.Errorf("%s:\n%s", l.name, next)
+			}
+		}
+	}
+}
+
+func TestSameValue(t *testing.T) {
+	for _, c := range []struct {
+		a, b any
+		want bool
+	}{
+		{int64(30), 30.0, true}, {1e16, 1e16, true}, {int64(1e16), 1e16, true}, {int64(1<<53 + 1), float64(1 << 53), false},
+		{int64(1), int64(2), false}, {nil, nil, true}, {map[string]any{"a": nil}, map[string]any{}, true}, {"1", int64(1), false},
+	} {
+		if sameValue(c.a, c.b) != c.want || sameValue(c.b, c.a) != c.want {
+			t.Errorf("%v %v", c.a, c.b)
+		}
+	}
+}
