@@ -118,8 +118,8 @@ func newCordonCommand(g *globals, cordon bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   use + " WORKER... [-n NAMESPACE] [-l LABEL]",
 		Short: short,
-		Long: long + `, in all namespaces unless -n names one. A lease that the
-worker holds goes on.
+		Long: long + `,
+in all namespaces unless -n names one. A lease that the worker holds goes on.
 
 Exit codes: 0 done; 1 no manifest declares the worker, or a fault; 2 invalid usage.`,
 		Example: fmt.Sprintf("  # In every job\n  leasehold %s worker-a\n\n  # In the jobs that have a label\n  leasehold %[1]s worker-a -l app=report", use),
