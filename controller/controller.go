@@ -85,15 +85,16 @@ type Controller struct {
 	started bool     // prepare is done
 	early   []string // keys that changed before
 	stop    context.CancelFunc
-	open    map[string]int     // keys that have not settled yet: how often a pass was asked for
-	unseen  map[string]bool    // keys that may have changed since their last pass
-	idle    *sync.Cond         // open is empty, or nothing will empty it
-	settled time.Time          // when the last one left open
-	faulty  map[string]bool    // keys whose last pass failed
-	refused map[string]int     // keys with documents that are not accepted, and how many
-	passes  map[string]int     // keys waiting for a writer to finish: how often in a row
-	timed   map[string]reading // keys that wait for a reading of the system clock
-	ahead   time.Duration      // of the system clock, against began and wall
+	open    map[string]int       // keys that have not settled yet: how often a pass was asked for
+	unseen  map[string]bool      // keys that may have changed since their last pass
+	idle    *sync.Cond           // open is empty, or nothing will empty it
+	settled time.Time            // when the last one left open
+	faulty  map[string]bool      // keys whose last pass failed
+	refused map[string]int       // keys with documents that are not accepted, and how many
+	passes  map[string]int       // keys waiting for a writer to finish: how often in a row
+	timed   map[string]reading   // keys that wait for a reading of the system clock
+	good    map[string]*standing // by key
+	ahead   time.Duration        // of the system clock, against began and wall
 	outage  outage
 	rotate  sync.Mutex
 
@@ -131,7 +132,7 @@ func New(src Source, st Store, opt Options) *Controller {
 			&workqueue.TypedBucketRateLimiter[string]{Limiter: rate.NewLimiter(100, 200)})),
 		write: make(chan struct{}, writers),
 		open:  map[string]int{}, unseen: map[string]bool{}, faulty: map[string]bool{}, refused: map[string]int{}, passes: map[string]int{},
-		timed: map[string]reading{}, began: time.Now(), wall: opt.Now().Round(0),
+		timed: map[string]reading{}, good: map[string]*standing{}, began: time.Now(), wall: opt.Now().Round(0),
 	}
 	c.idle = sync.NewCond(&c.mu)
 	return c
@@ -383,6 +384,9 @@ func (c *Controller) next(ctx context.Context) bool {
 	c.relieve(key, p.decided)
 	if err != nil {
 		c.fault(key, err)
+		if p.timed && !p.unsettled {
+			c.queue.AddAfter(key, c.restOf(key, p)) // its leases go on, whether or not they can be shown
+		}
 		return true
 	}
 	c.diary.state(0, key, "")

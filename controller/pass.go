@@ -21,7 +21,8 @@ type pass struct {
 	unsettled bool          // the pass was not the last word on what is there
 	busy      bool          // somebody is writing the manifest, or has saved it again
 	decided   bool          // the store was asked
-	timed     bool          // a job waits for a reading of the system clock
+	timed     bool          // a job waits for a reading of the system clock,
+	wake      float64       // this one
 	reading   float64       // the one of this pass
 }
 
@@ -38,7 +39,7 @@ func (c *Controller) reconcile(ctx context.Context, key string) (pass, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return c.gone(key, err), nil
 	case errors.Is(err, manifests.ErrBusy):
-		return c.patience(key), nil
+		return c.meanwhile(ctx, key)
 	case errors.Is(err, manifests.ErrNotRegular), errors.Is(err, manifests.ErrOutside), errors.Is(err, manifests.ErrTooLarge):
 		// What stands there is no manifest, and stays so until an event tells otherwise. Its jobs
 		// are frozen.
@@ -71,13 +72,13 @@ func (c *Controller) reconcile(ctx context.Context, key string) (pass, error) {
 	p.reading = now
 	for i, o := range outcomes {
 		again, due := due(m.File.Docs[i], o, now)
-		p.decided = p.decided || o.id != ""
-		p.timed = p.timed || o.wake > 0
+		p.note(o)
 		p.after = sooner(p.after, again)
 		if due {
 			statuses[i] = o.status
 		}
 	}
+	c.remember(m, p)
 	if !m.Settled {
 		p.after, p.unsettled = sooner(p.after, settling), true
 	}
@@ -176,6 +177,7 @@ func (c *Controller) gone(key string, why error) pass {
 	c.refuse(key, 0)
 	if known {
 		x := c.index.drop(key)
+		c.remember(&Manifest{Key: key}, pass{})
 		c.enqueue(x.affected...)
 		for _, id := range x.gone {
 			c.diary.forget(id)

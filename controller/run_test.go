@@ -403,3 +403,36 @@ func TestDirectoryGoneAtStart(t *testing.T) {
 		t.Errorf("ended with %v", err)
 	}
 }
+
+// Somebody keeps a file open for writing: the last good state of it stands, so its leases go round,
+// and status follows when the file is closed.
+func TestHeldOpen(t *testing.T) {
+	text := strings.Replace(manifest("sys", 0), "  clock: 0\n  ttl: 30\n", "  ttl: 0.2\n", 1)
+	r := newRig(t, map[string]string{"a.yaml": text}).start()
+	r.until("it is leased", func() bool { return r.status("a.yaml").Owner != "" })
+	f, err := os.OpenFile(r.path("a.yaml"), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := *r.status("a.yaml").Fence
+	r.until("leases go round", func() bool { return r.record("sys").Fence > shown+2 })
+	if now := *r.status("a.yaml").Fence; now > shown+1 {
+		t.Logf("the system tells of no writers: fence %d is shown", now)
+	}
+	f.Close()
+	r.until("status follows", func() bool { return *r.status("a.yaml").Fence > shown+2 })
+}
+
+// A status that cannot be written does not hold up the leases that it would show.
+func TestUnwritableGoesRound(t *testing.T) {
+	text := strings.Replace(manifest("sys", 0), "  clock: 0\n  ttl: 30\n", "  ttl: 0.2\n", 1)
+	r := newRig(t, map[string]string{"a.yaml": text})
+	if err := os.Link(r.path("a.yaml"), filepath.Join(t.TempDir(), "second-name")); err != nil {
+		t.Fatal(err)
+	}
+	r.start()
+	r.until("leases go round", func() bool { return r.record("sys").Fence > 20 })
+	if n := r.told("not writable"); n != 1 {
+		t.Errorf("told %d times", n)
+	}
+}
