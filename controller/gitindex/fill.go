@@ -47,8 +47,8 @@ func (x *Index) publish(next map[string]stat, filling bool) error {
 	}
 	x.image = m
 	for path, e := range m.entries {
-		if m.stat(e).vague() {
-			x.pending[path] = true
+		if _, known := x.pending[path]; !known && m.stat(e).vague() {
+			x.pending[path] = time.Now()
 		}
 	}
 	return nil
@@ -202,9 +202,13 @@ func (x *Index) atRest(now time.Time) (*image, stat, map[string]rested) {
 		return nil, stat{}, nil
 	}
 	found := map[string]rested{}
-	for path := range x.pending {
+	busy := now.Sub(x.last) < restAll
+	for path, since := range x.pending {
 		if len(found) >= batch {
 			break
+		}
+		if busy && now.Sub(since) < restOne {
+			continue
 		}
 		e, tracked := x.image.entries[path]
 		if !tracked {
@@ -218,7 +222,6 @@ func (x *Index) atRest(now time.Time) (*image, stat, map[string]rested) {
 			delete(x.pending, path)
 		case now.Sub(mtime) < manifests.Unsettled || now.Unix() <= mtime.Unix():
 			// Another save might have the same timestamp, of which Git compares whole seconds.
-		case now.Sub(x.last) < restAll && now.Sub(x.hot[path]) < restOne:
 		default:
 			found[path] = rested{e, was, s}
 		}
@@ -245,7 +248,7 @@ func (x *Index) stale() {
 	}
 	for path, e := range x.image.entries {
 		if s, _, ok, err := statFile(x.file(path)); err == nil && ok && !x.image.stat(e).same(s) {
-			x.pending[path] = true
+			x.pending[path] = time.Time{}
 		}
 	}
 }

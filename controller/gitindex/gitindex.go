@@ -55,7 +55,7 @@ type Index struct {
 	mu      sync.Mutex
 	sig     stat // of the index that is in image
 	image   *image
-	pending map[string]bool      // paths whose entry may be filled in, relative to top
+	pending map[string]time.Time // paths whose entry may be filled in, relative to top: since when
 	hot     map[string]time.Time // when Enter was called for a path
 	last    time.Time            // when it was called last
 	recent  []time.Time          // when entries were made vague
@@ -69,7 +69,7 @@ func newIndex(dir string, c Checkout, log *slog.Logger) *Index {
 	x := &Index{
 		dir: dir, top: c.Top, gitDir: c.GitDir, sha2: c.SHA256, log: log, kick: make(chan struct{}, 1),
 		act:     activity{gitDir: c.GitDir, log: log},
-		pending: map[string]bool{}, hot: map[string]time.Time{}, said: map[string]string{}, waiting: map[string]bool{},
+		pending: map[string]time.Time{}, hot: map[string]time.Time{}, said: map[string]string{}, waiting: map[string]bool{},
 	}
 	x.prepare()
 	return x
@@ -107,7 +107,7 @@ func (x *Index) Enter(key string) error {
 	defer x.mu.Unlock()
 	x.last = time.Now()
 	x.hot[path] = x.last
-	x.pending[path] = true
+	x.pending[path] = x.last
 	err := x.blur(path)
 	switch {
 	case errors.Is(err, errLocked) && x.Check(key) != nil:
