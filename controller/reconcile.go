@@ -80,7 +80,7 @@ func decide(r *store.Record, s subject) (outcome, error) {
 			return outcome{}, err
 		}
 	}
-	r.SpecHash = s.job.Spec.Hash()
+	r.SpecHash, r.TTL = s.job.Spec.Hash(), s.job.Spec.TTL
 	return v.conclude(before), nil
 }
 

@@ -7,7 +7,7 @@ func (r *Record) Clone() *Record {
 	c.events = nil
 	c.Result = clonePtr(r.Result)
 	c.Memory = r.Memory.Clone()
-	c.Mark, c.Restore = clonePtr(r.Mark), clonePtr(r.Restore)
+	c.Mark, c.Restore, c.Pickup = clonePtr(r.Mark), clonePtr(r.Restore), clonePtr(r.Pickup)
 	return &c
 }
 
@@ -22,5 +22,6 @@ func clonePtr[T any](p *T) *T {
 // IsZero reports whether nothing is remembered.
 func (m *Memory) IsZero() bool {
 	return m.Mark == nil && m.Observed == 0 && m.SpecHash == "" && m.Restore == nil && m.Trouble == "" &&
+		m.TTL == 0 && m.Pickup == nil &&
 		len(m.Reports) == 0 && len(m.Beats) == 0 && len(m.Conditions) == 0
 }

@@ -58,6 +58,8 @@ type Memory struct {
 	Mark     *Mark    `json:"mark,omitempty"`
 	Observed float64  `json:"observed,omitempty"` // clock reading of the last change of status
 	SpecHash string   `json:"specHash,omitempty"` // of the spec last decided from
+	TTL      float64  `json:"ttl,omitempty"`      // of that spec: what a worker's renewal counts
+	Pickup   *Pickup  `json:"pickup,omitempty"`   // who runs the job, under the highest fence that was picked up
 	Reports  []Report `json:"reports,omitempty"`  // judged reports that still stand in the manifest
 	// Beats holds the time of the latest heartbeat judged, by "fence/worker". It outlives the report,
 	// so that an earlier heartbeat cannot come back as a new one.
