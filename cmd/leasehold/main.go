@@ -18,6 +18,7 @@ func main() {
 		<-signals
 		stop() // the first drains
 		<-signals
+		killGroups()
 		os.Exit(exitFault)
 	}()
 	os.Exit(run(ctx, os.Args[1:], streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))

@@ -108,6 +108,7 @@ result.`,
 	root.PersistentFlags().StringVar(&g.store, "store", "", "the database `file` (default: leasehold.db in the state directory)")
 	root.AddCommand(
 		newRunCommand(&g),
+		newWorkCommand(&g),
 		newValidateCommand(&g),
 		newGetCommand(&g),
 		newDescribeCommand(&g),

@@ -1,0 +1,145 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"sync"
+	"time"
+
+	"leasehold.dev/leasehold/manifests"
+)
+
+// Declared is what the manifests of a directory declare, kept up to date for those who act for
+// manifests and are not the controller. It goes by the same rules: a document belongs to an id as in
+// the controller's index, a file that somebody is writing stands as it was, and absence counts after
+// a second.
+type Declared struct {
+	dir   *Directory
+	index *index
+	wake  chan struct{}
+
+	reads sync.Mutex // one file is read at a time
+	mu    sync.Mutex
+	files map[string]*manifests.File
+}
+
+// NewDeclared returns the declarations of dir; they are there once Run has called ready.
+func NewDeclared(dir *Directory) *Declared {
+	return &Declared{dir: dir, index: newIndex(), wake: make(chan struct{}, 1), files: map[string]*manifests.File{}}
+}
+
+// Wake signals that a declaration, or the database, may have changed. Signals that nobody has taken
+// yet are one.
+func (d *Declared) Wake() <-chan struct{} { return d.wake }
+
+func (d *Declared) signal() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Doc returns the document that an id belongs to, or false if there is none or it is not accepted.
+func (d *Declared) Doc(id string) (*manifests.Doc, bool) {
+	at, _ := d.index.owner(id)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f := d.files[at.key]
+	if f == nil || at.doc >= len(f.Docs) || f.Docs[at.doc].ID != id || f.Docs[at.doc].Job == nil {
+		return nil, false
+	}
+	return f.Docs[at.doc], true
+}
+
+// Run follows the directory until ctx is done, and calls ready when it has been read once. An error
+// is a fault that ended it.
+func (d *Declared) Run(ctx context.Context, ready func()) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	stored := make(chan struct{}, 1)
+	wg.Go(func() { d.echo(ctx, stored) })
+	return d.dir.Watch(ctx, func(keys []string) {
+		for _, k := range keys {
+			d.read(ctx, k)
+		}
+		d.signal()
+	}, ready, func() {
+		select {
+		case stored <- struct{}{}:
+		default:
+		}
+	})
+}
+
+// echo signals what was stored, and again: see echoes.
+func (d *Declared) echo(ctx context.Context, stored <-chan struct{}) {
+	timer := time.NewTimer(echoes[0])
+	defer timer.Stop()
+	for next := 0; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-stored:
+			next = 0
+		case <-timer.C:
+			next++
+		}
+		d.signal()
+		if next < len(echoes) {
+			timer.Reset(echoes[next])
+		}
+	}
+}
+
+// read takes in what a file holds now, and comes back where that is not the last word.
+func (d *Declared) read(ctx context.Context, key string) {
+	d.reads.Lock()
+	defer d.reads.Unlock()
+	again := func(after time.Duration) {
+		time.AfterFunc(after, func() {
+			if ctx.Err() == nil {
+				d.read(ctx, key)
+				d.signal()
+			}
+		})
+	}
+	m, err := d.dir.Load(key)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		now := time.Now()
+		since, known := d.index.absent(key, now)
+		switch left := absence - now.Sub(since); {
+		case !known:
+		case left > 0:
+			again(left)
+		default:
+			d.index.drop(key)
+			d.keep(key, nil)
+		}
+		return
+	case errors.Is(err, manifests.ErrBusy):
+		again(settling)
+		return
+	case err != nil: // the controller tells of it, and its jobs are frozen
+		d.keep(key, nil)
+		return
+	case !m.Settled:
+		again(settling)
+		if unfinished(m) {
+			return
+		}
+	}
+	d.keep(key, m.File)
+	d.index.put(key, idsOf(m))
+}
+
+func (d *Declared) keep(key string, f *manifests.File) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if f == nil {
+		delete(d.files, key)
+		return
+	}
+	d.files[key] = f
+}
