@@ -107,3 +107,15 @@ func (l *Lock) Close() {
 		f.Close()
 	}
 }
+
+// TryLock takes an exclusive lock that ends when f is closed, by everybody who has inherited it. ok is
+// false if somebody else has it.
+func TryLock(f *os.File) (ok bool, err error) {
+	switch err := flock(f); {
+	case errors.Is(err, errWouldBlock):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("lock %s: %w", f.Name(), err)
+	}
+	return true, nil
+}

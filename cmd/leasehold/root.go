@@ -109,6 +109,7 @@ result.`,
 	root.AddCommand(
 		newRunCommand(&g),
 		newWorkCommand(&g),
+		newGuardCommand(&g),
 		newValidateCommand(&g),
 		newGetCommand(&g),
 		newDescribeCommand(&g),

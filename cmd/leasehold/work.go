@@ -37,6 +37,7 @@ type working struct {
 
 	log      *slog.Logger
 	declared *controller.Declared
+	path     string // of the database
 }
 
 func newWorkCommand(g *globals) *cobra.Command {
@@ -53,6 +54,7 @@ COMMAND gets the manifest as JSON on standard input, and in the environment
   LEASEHOLD_JOB, LEASEHOLD_OWNER   the job's id, and NAME
   LEASEHOLD_FENCE, LEASEHOLD_UNTIL the fencing token, and the lease's end as it began
   LEASEHOLD_DATA_*                 spec.data, with keys in capitals and _ for what is no letter or digit
+  LEASEHOLD_STORE                  the database; leasehold guard keeps its own beside it
   LEASEHOLD_RESULT                 a file to write the result to, 64 KiB at most
 
 The job's result is what COMMAND wrote to that file, else the end of its standard output (64 KiB), in
@@ -134,6 +136,7 @@ func (o *working) run(ctx context.Context) error {
 	if err := makeStateDir(filepath.Dir(path)); err != nil {
 		return err
 	}
+	o.path = path
 	db, err := sqlite.Open(ctx, path, sqlite.Options{Actor: "work"})
 	if err != nil {
 		return err
@@ -209,8 +212,9 @@ func (o *working) job(ctx context.Context, job worker.Job) (string, error) {
 	env := append(os.Environ(),
 		"LEASEHOLD_JOB="+job.ID,
 		"LEASEHOLD_OWNER="+job.Owner,
-		"LEASEHOLD_FENCE="+strconv.FormatInt(job.Fence, 10),
+		fenceVariable+"="+strconv.FormatInt(job.Fence, 10),
 		"LEASEHOLD_UNTIL="+number(job.Until),
+		storeVariable+"="+o.path,
 	)
 	for key, value := range doc.Job.Spec.Data {
 		env = append(env, "LEASEHOLD_DATA_"+variable(key)+"="+value)

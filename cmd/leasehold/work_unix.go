@@ -22,3 +22,11 @@ func signalGroup(p *os.Process, s syscall.Signal) { _ = syscall.Kill(-p.Pid, s) 
 
 // groupLives reports whether any process of the group is left.
 func groupLives(p *os.Process) bool { return syscall.Kill(-p.Pid, 0) != syscall.ESRCH }
+
+// exitStatus is a command's exit code as a shell has it.
+func exitStatus(e *exec.ExitError) int {
+	if s, ok := e.Sys().(syscall.WaitStatus); ok && s.Signaled() {
+		return 128 + int(s.Signal())
+	}
+	return e.ExitCode()
+}

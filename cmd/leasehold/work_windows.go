@@ -17,3 +17,5 @@ func ownGroup(*exec.Cmd) {}
 func signalGroup(p *os.Process, _ syscall.Signal) { _ = p.Kill() }
 
 func groupLives(*os.Process) bool { return false }
+
+func exitStatus(e *exec.ExitError) int { return e.ExitCode() }
