@@ -9,7 +9,7 @@ type Event struct {
 	At  time.Time `json:"at"`  // wall time, set by the engine
 	ID  string    `json:"id"`
 	// Verb is what happened (enqueued, claimed, renewed, completed, released, deleted, jumped,
-	// restored, reset) or, with a Reason, what was refused (claim, renew, complete, release).
+	// restored, reset, started by an agent, failed under it, unwritten) or, with a Reason, what was refused (claim, renew, complete, release).
 	Verb    string   `json:"verb"`
 	Reason  Reason   `json:"reason,omitempty"`
 	Owner   string   `json:"owner,omitempty"` // who acted

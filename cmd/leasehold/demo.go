@@ -23,7 +23,8 @@ func newDemoCommand(g *globals) *cobra.Command {
 		Use:   "demo",
 		Short: "Play the story of a stale worker in a temporary directory",
 		Long: `A worker takes a job, stalls, and loses its lease. Another worker takes the job over. Then the first
-one wakes up and reports its result with the fence that it was given, and the store refuses it. The
+one wakes up and writes with the fence that it was given. It is stopped twice: by the ledger that both
+write to, which keeps the highest fence it has seen, and by the store, which keeps the job's result. The
 demo plays this with a real controller, by edits of a manifest in a temporary directory.`,
 		Example: `  leasehold demo
 
@@ -54,28 +55,39 @@ type scene struct {
 	shell string // what a user would type
 	edits []manifests.Edit
 	want  func(*store.Record) bool
+	enter func(context.Context, *ledger) (string, error) // instead: a write to the ledger
 }
 
 func demoScenes() []scene {
 	report := func(worker int, fence int64, result string) []manifests.Edit {
 		return []manifests.Edit{{Path: []any{"spec", "workers", worker, "complete"}, Value: manifests.Complete{Fence: fence, Result: result}}}
 	}
+	enter := func(fence int64, entry string) func(context.Context, *ledger) (string, error) {
+		return func(ctx context.Context, l *ledger) (string, error) { return l.enter(ctx, fence, entry) }
+	}
 	clock := func(to float64) []manifests.Edit {
 		return []manifests.Edit{{Path: []any{"spec", "clock"}, Value: to}}
 	}
 	return []scene{
-		{"A job is declared, with a clock of its own. The first worker gets it, under fence 1.",
-			"cat invoice-42.yaml", nil, func(r *store.Record) bool { return r.Fence == 1 }},
-		{"worker-a stalls. Just before its lease ends, nothing changes.",
-			"leasehold tick job/invoice-42 --to 129.5", clock(129.5), func(r *store.Record) bool { return r.Fence == 1 && r.Mark.Time == 129.5 }},
-		{"At 130 the lease has run out, and worker-b takes over, under fence 2.",
-			"leasehold tick job/invoice-42 --to 130", clock(130), func(r *store.Record) bool { return r.Fence == 2 }},
-		{"worker-a wakes up and reports its result. It knows nothing of worker-b, but its fence is stale.",
-			"leasehold complete job/invoice-42 --worker worker-a --fence 1 --result 'by a'", report(0, 1, "by a"),
-			func(r *store.Record) bool { return len(r.Reports) == 1 && !r.Done }},
-		{"worker-b finishes, with the fence that is current.",
-			"leasehold complete job/invoice-42 --worker worker-b --fence 2 --result 'by b'", report(1, 2, "by b"),
-			func(r *store.Record) bool { return r.Done }},
+		{say: "A job is declared, with a clock of its own. The first worker gets it, under fence 1.",
+			shell: "cat invoice-42.yaml", want: func(r *store.Record) bool { return r.Fence == 1 }},
+		{say: "worker-a stalls. Just before its lease ends, nothing changes.",
+			shell: "leasehold tick job/invoice-42 --to 129.5", edits: clock(129.5),
+			want: func(r *store.Record) bool { return r.Fence == 1 && r.Mark.Time == 129.5 }},
+		{say: "At 130 the lease has run out, and worker-b takes over, under fence 2.",
+			shell: "leasehold tick job/invoice-42 --to 130", edits: clock(130), want: func(r *store.Record) bool { return r.Fence == 2 }},
+		{say: "worker-b enters the payment into a ledger outside of the store. The ledger notes the fence.",
+			shell: "leasehold guard --resource ledger --fence 2 -- ./enter 'invoice 42, paid by worker-b'",
+			enter: enter(2, "invoice 42, paid by worker-b")},
+		{say: "worker-a wakes up, knows nothing of worker-b, and would pay a second time. The ledger stops it:\n   its fence is stale.",
+			shell: "leasehold guard --resource ledger --fence 1 -- ./enter 'invoice 42, paid by worker-a'",
+			enter: enter(1, "invoice 42, paid by worker-a")},
+		{say: "It reports its result all the same. The store stops it.",
+			shell: "leasehold complete job/invoice-42 --worker worker-a --fence 1 --result 'by a'", edits: report(0, 1, "by a"),
+			want: func(r *store.Record) bool { return len(r.Reports) == 1 && !r.Done }},
+		{say: "worker-b finishes, with the fence that is current.",
+			shell: "leasehold complete job/invoice-42 --worker worker-b --fence 2 --result 'by b'", edits: report(1, 2, "by b"),
+			want: func(r *store.Record) bool { return r.Done }},
 	}
 }
 
@@ -116,8 +128,21 @@ func demo(ctx context.Context, g *globals, keep bool) (err error) {
 	if err := source.Tree().Create("invoice-42.yaml", []byte(demoManifest)); err != nil {
 		return err
 	}
+	book, err := openLedger(ctx, state)
+	if err != nil {
+		return err
+	}
+	defer book.db.Close()
 	for i, s := range demoScenes() {
 		fmt.Fprintf(g.Out, "\n%d. %s\n   $ %s\n", i+1, s.say, s.shell)
+		if s.enter != nil {
+			text, err := s.enter(ctx, book)
+			if err != nil {
+				return err
+			}
+			log.Info(text)
+			continue
+		}
 		if err := s.play(ctx, source.Tree(), db, ended); err != nil {
 			return err
 		}
@@ -131,7 +156,12 @@ func demo(ctx context.Context, g *globals, keep bool) (err error) {
 		return err
 	}
 	_, status, _ := strings.Cut(string(text), "\nstatus:\n")
-	fmt.Fprintf(g.Out, "\nThe result is worker-b's, and the manifest's status says what became of both:\n\nstatus:\n%s", status)
+	entries, err := book.entries(context.WithoutCancel(ctx))
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(g.Out, "\nThe stale write was stopped twice. The ledger has\n\n%s\n"+
+		"the result is worker-b's, and the manifest's status says what became of both:\n\nstatus:\n%s", entries, status)
 	return nil
 }
 

@@ -228,7 +228,7 @@ func eventAge(e store.Event) string {
 
 func eventType(e store.Event) string {
 	switch {
-	case e.Reason != "", e.Verb == "jumped", e.Verb == "deleted", e.Verb == "released" && e.Message != "":
+	case e.Reason != "", e.Verb == "jumped", e.Verb == "deleted", e.Verb == "failed", e.Verb == "released" && e.Message != "":
 		return "Warning"
 	}
 	return "Normal"

@@ -21,17 +21,21 @@ type LostError struct {
 }
 
 func (e *LostError) Error() string {
-	switch v := e.Verdict; {
+	v, lost := e.Verdict, "not leased"
+	if e.Fence > 0 {
+		lost = fmt.Sprintf("lost fence %d", e.Fence)
+	}
+	switch {
 	case v.OK() && e.Err != nil:
-		return fmt.Sprintf("%s: the lease of fence %d could not be renewed in time: %v", e.ID, e.Fence, e.Err)
+		return fmt.Sprintf("%s: %s: not renewed in time: %v", e.ID, lost, e.Err)
 	case v.OK():
-		return fmt.Sprintf("%s: the lease of fence %d was not renewed in time", e.ID, e.Fence)
+		return fmt.Sprintf("%s: %s: not renewed in time", e.ID, lost)
 	case v.Reason == store.Done:
-		return fmt.Sprintf("%s: lost fence %d: %s: completed by %s with fence %d", e.ID, e.Fence, v.Reason, v.Owner, v.Fence)
+		return fmt.Sprintf("%s: %s: %s: completed by %s with fence %d", e.ID, lost, v.Reason, v.Owner, v.Fence)
 	case v.Owner == "":
-		return fmt.Sprintf("%s: lost fence %d: %s: the current fence is %d, and nobody's", e.ID, e.Fence, v.Reason, v.Fence)
+		return fmt.Sprintf("%s: %s: %s: the current fence is %d, and nobody's", e.ID, lost, v.Reason, v.Fence)
 	default:
-		return fmt.Sprintf("%s: lost fence %d: %s: the current fence is %d, and %s's", e.ID, e.Fence, v.Reason, v.Fence, v.Owner)
+		return fmt.Sprintf("%s: %s: %s: the current fence is %d, and %s's", e.ID, lost, v.Reason, v.Fence, v.Owner)
 	}
 }
 

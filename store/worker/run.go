@@ -58,6 +58,8 @@ type Options struct {
 	// Spec returns what is declared of a job, or false if it is not to be picked up; it is called by
 	// many goroutines. Left out, the store knows what the controller decided from.
 	Spec func(id string) (Spec, bool)
+	// TTL is that of jobs which no controller has decided about, and for which there is no Spec.
+	TTL float64
 	// Wake signals that the store, or what Spec returns, may have changed. Left out, the store is
 	// asked ten times a second.
 	Wake <-chan struct{}
@@ -309,10 +311,11 @@ func (a *agent) start() {
 func (a *agent) terms(id string) terms {
 	if a.o.Spec == nil {
 		return func(r *store.Record) (store.Reading, float64) {
+			ttl := cmp.Or(r.TTL, a.o.TTL)
 			if r.Mark != nil && !r.Mark.System {
-				return store.Reading{Time: r.Mark.Time}, r.TTL
+				return store.Reading{Time: r.Mark.Time}, ttl
 			}
-			return SystemClock(), r.TTL
+			return SystemClock(), ttl
 		}
 	}
 	return func(*store.Record) (store.Reading, float64) {
