@@ -46,7 +46,7 @@ func (d *Declared) Doc(id string) (*manifests.Doc, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	f := d.files[at.key]
-	if f == nil || at.doc >= len(f.Docs) || f.Docs[at.doc].ID != id || f.Docs[at.doc].Job == nil {
+	if f == nil || at.doc < 0 || at.doc >= len(f.Docs) || f.Docs[at.doc].ID != id || f.Docs[at.doc].Job == nil {
 		return nil, false
 	}
 	return f.Docs[at.doc], true
@@ -55,41 +55,12 @@ func (d *Declared) Doc(id string) (*manifests.Doc, bool) {
 // Run follows the directory until ctx is done, and calls ready when it has been read once. An error
 // is a fault that ended it.
 func (d *Declared) Run(ctx context.Context, ready func()) error {
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	stored := make(chan struct{}, 1)
-	wg.Go(func() { d.echo(ctx, stored) })
 	return d.dir.Watch(ctx, func(keys []string) {
 		for _, k := range keys {
 			d.read(ctx, k)
 		}
 		d.signal()
-	}, ready, func() {
-		select {
-		case stored <- struct{}{}:
-		default:
-		}
-	})
-}
-
-// echo signals what was stored, and again: see echoes.
-func (d *Declared) echo(ctx context.Context, stored <-chan struct{}) {
-	timer := time.NewTimer(echoes[0])
-	defer timer.Stop()
-	for next := 0; ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-stored:
-			next = 0
-		case <-timer.C:
-			next++
-		}
-		d.signal()
-		if next < len(echoes) {
-			timer.Reset(echoes[next])
-		}
-	}
+	}, ready, d.signal)
 }
 
 // read takes in what a file holds now, and comes back where that is not the last word.
@@ -109,10 +80,10 @@ func (d *Declared) read(ctx context.Context, key string) {
 	case errors.Is(err, fs.ErrNotExist):
 		now := time.Now()
 		since, known := d.index.absent(key, now)
-		switch left := absence - now.Sub(since); {
+		switch wait := left(since, now); {
 		case !known:
-		case left > 0:
-			again(left)
+		case wait > 0:
+			again(wait)
 		default:
 			d.index.drop(key)
 			d.keep(key, nil)
@@ -131,7 +102,9 @@ func (d *Declared) read(ctx context.Context, key string) {
 		}
 	}
 	d.keep(key, m.File)
-	d.index.put(key, idsOf(m))
+	if x := d.index.put(key, idsOf(m), time.Now()); x.again >= 0 {
+		again(x.again)
+	}
 }
 
 func (d *Declared) keep(key string, f *manifests.File) {

@@ -185,6 +185,7 @@ func TestStaleAgent(t *testing.T) {
 			s.until("the lease has gone on", func() bool { return s.record().Fence == 2 })
 			s.agent(successor, `echo "by $LEASEHOLD_OWNER with $LEASEHOLD_FENCE"`)
 			s.until("the job is done", func() bool { return s.record().Done })
+			s.until("the controller has nothing left to write", func() bool { return strings.Contains(s.read("j.yaml"), "done: true") })
 			before, was := s.history(), s.record()
 			stale.Process.Signal(syscall.SIGCONT)
 			s.until("it has noticed", func() bool { return strings.Contains(stale.log.String(), "nothing is written") })
@@ -213,6 +214,7 @@ func TestStaleAgentOwnClock(t *testing.T) {
 	}
 	s.agent("worker-b", `echo "by $LEASEHOLD_OWNER with $LEASEHOLD_FENCE"`)
 	s.until("the job is done", func() bool { return s.record().Done })
+	s.until("the controller has nothing left to write", func() bool { return strings.Contains(s.read("j.yaml"), "done: true") })
 	was := s.record()
 	stale.Process.Signal(syscall.SIGCONT)
 	s.until("it has noticed", func() bool { return strings.Contains(stale.log.String(), "nothing is written") })
