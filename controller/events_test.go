@@ -23,11 +23,23 @@ import (
 // there are as many as wanted.
 func (r *rig) converged(want int) {
 	r.t.Helper()
+	right := func(path string) (bool, string) {
+		data, _ := os.ReadFile(path)
+		f := manifests.Decode(path, data)
+		return len(f.Docs) == 1 && f.Docs[0].Job != nil && f.Docs[0].Status != nil &&
+			f.Docs[0].Status.SpecHash == f.Docs[0].Job.Spec.Hash() && f.Docs[0].Status.Owner != "", path + ":\n" + string(data)
+	}
+	wrong := "" // what was not right the last time
 	waitFor(r.t, fmt.Sprintf("%d manifests converge", want), func() (bool, string) {
+		if _, err := os.Stat(wrong); err == nil {
+			if ok, state := right(wrong); !ok {
+				return false, state + r.log.String()
+			}
+		}
 		n, state := 0, ""
 		err := filepath.WalkDir(r.dir+"/.", func(path string, d fs.DirEntry, err error) error {
 			switch {
-			case err != nil || state != "":
+			case err != nil:
 				return err
 			case d.IsDir() && d.Name() != "." && strings.HasPrefix(d.Name(), "."):
 				return fs.SkipDir
@@ -35,12 +47,11 @@ func (r *rig) converged(want int) {
 				return nil
 			}
 			n++
-			data, err := os.ReadFile(path)
-			if f := manifests.Decode(path, data); len(f.Docs) != 1 || f.Docs[0].Job == nil || f.Docs[0].Status == nil ||
-				f.Docs[0].Status.SpecHash != f.Docs[0].Job.Spec.Hash() || f.Docs[0].Status.Owner == "" {
-				state = path + ":\n" + string(data)
+			if ok, text := right(path); !ok {
+				wrong, state = path, text
+				return fs.SkipAll
 			}
-			return err
+			return nil
 		})
 		if err != nil {
 			return false, err.Error()

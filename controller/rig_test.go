@@ -196,7 +196,11 @@ func (r *rig) until(what string, ok func() bool) {
 
 func waitFor(t *testing.T, what string, ok func() (bool, string)) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	patience := 30 * time.Second
+	if os.Getenv("LEASEHOLD_SOAK") != "" {
+		patience = 10 * time.Minute
+	}
+	deadline := time.After(patience)
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for {
