@@ -71,6 +71,7 @@ func (s *shelf) edit(key, old, with string) {
 type watchmaker struct {
 	t      *testing.T
 	shelf  *shelf
+	db     *sqlite.DB
 	log    buffer
 	mu     sync.Mutex
 	ahead  time.Duration // of the system clock
@@ -135,6 +136,7 @@ func withClock(t *testing.T, play func(*watchmaker)) {
 			t.Fatal(err)
 		}
 		defer db.Close()
+		w.db = db
 		c := New(w.shelf, db, Options{
 			Log: slog.New(slog.NewTextHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 			Now: w.now,
@@ -179,6 +181,29 @@ func TestClockRuns(t *testing.T) {
 			t.Errorf("%d passes in an hour of 120 leases", n)
 		}
 		w.holds("worker-b", 122)
+	})
+}
+
+// Nobody is alive: a day of leases that go round is a few lines in the log and in the history.
+func TestEndlessRounds(t *testing.T) {
+	withClock(t, func(w *watchmaker) {
+		passes := w.wait(24 * time.Hour)
+		w.holds("worker-a", 2881)
+		lines := strings.Count(w.log.String(), "\n")
+		events, err := w.db.History(w.t.Context(), "sys", 0, 0)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		rounds := int64(0)
+		for _, e := range events {
+			if e.Verb == "claimed" {
+				rounds += e.Count
+			}
+		}
+		if lines > 25 || len(events) > 6 || rounds != 2881 || passes > 2*2881 {
+			w.t.Errorf("%d passes, %d lines, %d events of %d claims:\n%s", passes, lines, len(events), rounds, &w.log)
+		}
+		w.t.Logf("%d leases that nobody used: %d lines in the log, %d in the history, %d passes", rounds, lines, len(events), passes)
 	})
 }
 
