@@ -253,7 +253,7 @@ func (v *view) says(f *File, c change) bool {
 // else, it is refused.
 func (f *File) attempt(before *view, changes []change, place int) ([]byte, error) {
 	var splices []splice
-	eol := lineBreak(before.data)
+	eol := lineBreak(before.data[before.lo:before.hi])
 	for _, c := range changes {
 		d, _ := before.target(f, c)
 		if d == nil {

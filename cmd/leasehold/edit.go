@@ -120,6 +120,7 @@ func (e *editing) run() error {
 			fmt.Fprintln(e.g.Err, "Edit cancelled, no changes made.")
 			return nil
 		case refusedText != nil && bytes.Equal(text, refusedText):
+			//lint:ignore ST1005 kubectl's words
 			return e.keep(text, errors.New("Edit cancelled, no valid changes were saved."))
 		}
 		if problem := e.check(text); problem != "" {
