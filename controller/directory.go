@@ -25,6 +25,7 @@ type Directory struct {
 	seed maphash.Seed
 
 	again   chan struct{}  // asks for a scan
+	unclean chan struct{}  // asks for a sweep: a replacement ended in the middle
 	prepare func(*watcher) // where set, meddles with the watcher: tests
 
 	mu   sync.Mutex
@@ -56,7 +57,7 @@ func OpenDirectory(dir string, opt DirectoryOptions) (*Directory, error) {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
-	d := &Directory{tree: tree, opt: opt, seed: maphash.MakeSeed(), again: make(chan struct{}, 1), seen: map[string]sight{}}
+	d := &Directory{tree: tree, opt: opt, seed: maphash.MakeSeed(), again: make(chan struct{}, 1), unclean: make(chan struct{}, 1), seen: map[string]sight{}}
 	tree.Restored = func(path string, err error) {
 		if err != nil {
 			opt.Log.Error("a save that came in while status was written could not be put back: "+err.Error(), slog.String("file", path))
@@ -73,11 +74,16 @@ func OpenDirectory(dir string, opt DirectoryOptions) (*Directory, error) {
 		}
 	}
 	if !opt.ReadOnly {
-		if err := tree.Sweep(); err != nil {
-			opt.Log.Warn("clearing away what a crash has left: " + err.Error())
-		}
+		d.sweep()
 	}
 	return d, nil
+}
+
+// sweep clears away what a crash, or a fault in the middle of a replacement, has left.
+func (d *Directory) sweep() {
+	if err := d.tree.Sweep(); err != nil && ofTheMachine(err) == 0 {
+		d.opt.Log.Warn("clearing away what a crash has left: " + err.Error())
+	}
 }
 
 // Tree is the directory itself.
@@ -117,6 +123,8 @@ func (d *Directory) Watch(ctx context.Context, found func([]string), ready, stor
 	retry := time.NewTimer(watchPoll)
 	retry.Stop()
 	told := false // that a scan failed
+	clean := time.NewTimer(watchPoll)
+	clean.Stop()
 	for {
 		var c change
 		var ok bool
@@ -127,6 +135,12 @@ func (d *Directory) Watch(ctx context.Context, found func([]string), ready, stor
 			}
 		case <-d.again:
 			c.Rescan = true
+		case <-d.unclean:
+			clean.Reset(watchPoll)
+			continue
+		case <-clean.C:
+			d.sweep()
+			continue
 		case <-retry.C:
 			c.Rescan = true
 		}
@@ -320,6 +334,12 @@ func (d *Directory) WriteStatus(m *Manifest, statuses map[int]*manifests.JobStat
 		}
 		snap, err := d.tree.Replace(m.Key, m.snapshot, next)
 		if err != nil {
+			if ofTheMachine(err) != 0 {
+				select {
+				case d.unclean <- struct{}{}:
+				default:
+				}
+			}
 			return err
 		}
 		d.saw(m.Key, snap)

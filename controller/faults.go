@@ -80,19 +80,24 @@ func (c *Controller) relieve(key string, decided bool) {
 	}
 }
 
-// ofTheMachine are faults that are no manifest's own, however many of them find out.
-var ofTheMachine = []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.ENOMEM, syscall.EIO}
+// ofTheMachine returns the fault in err that is no manifest's own, however many of them find out, or 0.
+func ofTheMachine(err error) syscall.Errno {
+	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.ENOMEM, syscall.EIO} {
+		if errors.Is(err, errno) {
+			return errno
+		}
+	}
+	return 0
+}
 
 // fault tells of a pass over a key that failed, and queues the next one.
 func (c *Controller) fault(key string, err error) {
 	name := c.source.Name(key)
 	text := strings.TrimPrefix(err.Error(), key+": ")
 	c.queue.AddRateLimited(key)
-	for _, errno := range ofTheMachine {
-		if errors.Is(err, errno) {
-			c.diary.episode(slog.LevelWarn, "machine", errno.Error(), text+"; what else this concerns is tried again, too", slog.String("file", name))
-			return
-		}
+	if errno := ofTheMachine(err); errno != 0 {
+		c.diary.episode(slog.LevelWarn, "machine", errno.Error(), text+"; what else this concerns is tried again, too", slog.String("file", name))
+		return
 	}
 	c.diary.state(slog.LevelWarn, key, text, slog.String("file", name))
 }

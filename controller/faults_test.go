@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -224,4 +225,34 @@ func TestManifestFaults(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A fault in the instant after a swap, when a save had slipped in: the save is back in its place soon,
+// without a restart.
+func TestFaultAfterSwap(t *testing.T) {
+	r := newRig(t, map[string]string{"a.yaml": manifest("a", 100)})
+	var once atomic.Bool
+	saved := manifest("a", 150) + "# the user's\n"
+	r.seam = func(tree *manifests.Tree) {
+		tree.Before = func(at, path string) error {
+			switch {
+			case at == "exchange" && !once.Load():
+				if err := os.WriteFile(r.path(".save"), []byte(saved), 0o644); err != nil {
+					t.Error(err)
+				}
+				return os.Rename(r.path(".save"), r.path("a.yaml"))
+			case at == "look" && once.CompareAndSwap(false, true):
+				return syscall.EIO
+			}
+			return nil
+		}
+	}
+	r.start()
+	r.until("the save is back, and decided", func() bool {
+		return strings.HasPrefix(r.read("a.yaml"), saved) && r.status("a.yaml").Owner != ""
+	})
+	if err := r.halt(); err != nil {
+		t.Error(err)
+	}
+	r.nothingLeft()
 }
