@@ -66,6 +66,7 @@ type Options struct {
 	// Before, where set, is called with the name of each step of a pass, and with the key, before it
 	// is taken. An error ends the pass in place of the step. Tests fail, stop or meddle there.
 	Before func(step, key string) error
+	Hooks  Hooks
 }
 
 // Controller reconciles the manifests of a source with a store.
@@ -127,9 +128,10 @@ func New(src Source, st Store, opt Options) *Controller {
 		source: src, store: st, opt: opt,
 		index: newIndex(), diary: newDiary(opt.Log),
 		// A fault that many manifests share costs no more than a hundred tries a second.
-		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedMaxOfRateLimiter(
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.NewTypedMaxOfRateLimiter(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](50*time.Millisecond, 30*time.Second),
-			&workqueue.TypedBucketRateLimiter[string]{Limiter: rate.NewLimiter(100, 200)})),
+			&workqueue.TypedBucketRateLimiter[string]{Limiter: rate.NewLimiter(100, 200)}),
+			workqueue.TypedRateLimitingQueueConfig[string]{Name: queueName, MetricsProvider: opt.Hooks.Queue}),
 		write: make(chan struct{}, writers),
 		open:  map[string]int{}, unseen: map[string]bool{}, faulty: map[string]bool{}, refused: map[string]int{}, passes: map[string]int{},
 		timed: map[string]reading{}, good: map[string]*standing{}, began: time.Now(), wall: opt.Now().Round(0),
@@ -190,6 +192,8 @@ func (c *Controller) run(ctx context.Context, once func()) error {
 	<-ready
 	if err := c.prepare(work, initial); err != nil {
 		c.fail(err)
+	} else if c.opt.Hooks.Ready != nil {
+		c.opt.Hooks.Ready()
 	}
 	c.prepared()
 	g.Go(func() error {
@@ -370,7 +374,9 @@ func (c *Controller) next(ctx context.Context) bool {
 
 	c.notice()
 
+	began := time.Now()
 	p, err := c.reconcile(ctx, key)
+	c.opt.Hooks.pass(began, err)
 	if errors.Is(err, store.ErrLost) {
 		c.fail(err)
 		return true

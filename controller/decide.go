@@ -148,6 +148,7 @@ func (c *Controller) transact(ctx context.Context, m *Manifest, subjects []subje
 		if j := subjects[i].job; j != nil {
 			n = len(j.Spec.Workers)
 		}
+		c.opt.Hooks.decided(after[k].Events())
 		c.diary.decision(ids[k], n, &before[k], &after[k], after[k].Events(), o.status)
 	}
 	return nil

@@ -44,8 +44,10 @@ func (c *Controller) reconcile(ctx context.Context, key string) (pass, error) {
 		// What stands there is no manifest, and stays so until an event tells otherwise. Its jobs
 		// are frozen.
 		c.noManifest(key, err)
+		c.opt.Hooks.unread(err)
 		return pass{after: never}, nil
 	case err != nil:
+		c.opt.Hooks.unread(err)
 		return pass{after: never}, err
 	}
 	if !m.Settled && unfinished(m) {
@@ -67,6 +69,7 @@ func (c *Controller) reconcile(ctx context.Context, key string) (pass, error) {
 	if err := c.before("decided", key); err != nil {
 		return pass{after: never}, err
 	}
+	c.opt.Hooks.manifest(key, outcomes, len(m.File.Errors))
 	statuses := map[int]*manifests.JobStatus{}
 	now := seconds(c.opt.Now())
 	p.reading = now
@@ -87,8 +90,10 @@ func (c *Controller) reconcile(ctx context.Context, key string) (pass, error) {
 			return pass{after: never}, err
 		}
 		c.write <- struct{}{}
+		began := time.Now()
 		err = c.source.WriteStatus(m, statuses)
 		<-c.write
+		c.opt.Hooks.wrote(began, err)
 		if err == nil {
 			err = c.before("written", key)
 		}
@@ -175,6 +180,7 @@ func (c *Controller) gone(key string, why error) pass {
 		return pass{after: left, unsettled: true}
 	}
 	c.refuse(key, 0)
+	c.opt.Hooks.manifest(key, nil, 0)
 	if known {
 		x := c.index.drop(key)
 		c.remember(&Manifest{Key: key}, pass{})
@@ -197,6 +203,7 @@ func (c *Controller) noManifest(key string, why error) {
 	name := c.source.Name(key)
 	c.diary.state(slog.LevelWarn, key+" errors", name+strings.TrimPrefix(why.Error(), key), slog.String("file", name))
 	c.refuse(key, 1)
+	c.opt.Hooks.manifest(key, nil, 1)
 }
 
 // patience waits for somebody who is writing: a millisecond at first, doubling.

@@ -76,6 +76,7 @@ func (s *session) readFormer() (former []store.Stamp, err error) {
 // transact decides batch in one transaction. An error means that nothing of it was committed and
 // that those of its requests without an error of their own have no answer.
 func (db *DB) transact(s *session, batch []*request) (err error) {
+	began := time.Now()
 	if _, err := s.begin.exec(); err != nil {
 		return err
 	}
@@ -166,6 +167,9 @@ func (db *DB) transact(s *session, batch []*request) (err error) {
 		}
 		if err := db.finish(s, &open); err != nil {
 			return err
+		}
+		if db.opts.Committed != nil {
+			db.opts.Committed(time.Since(began), len(batch))
 		}
 	} else {
 		db.postpone(events)

@@ -35,6 +35,9 @@ type Options struct {
 	HistoryLimit int           // events kept, about; 100,000 if 0
 	BusyTimeout  time.Duration // how long to wait for another program's lock; 10 s if 0
 	MustExist    bool          // do not create a file: return an error that wraps fs.ErrNotExist
+	// Committed, if set, is called after each commit that is durable, with what the transaction took
+	// and the number of decisions that shared it. It must not call the store.
+	Committed func(took time.Duration, decisions int)
 }
 
 func (o Options) withDefaults() Options {
