@@ -16,7 +16,7 @@ func completeNames(root *cobra.Command, g *globals) {
 		switch name {
 		case "get", "describe", "wait", "delete", "edit", "label", "annotate", "suspend", "resume":
 			cmd.ValidArgsFunction = jobNames(g, true)
-		case "tick", "renew", "complete", "release", "restore", "events":
+		case "tick", "renew", "complete", "release", "restore", "events", "timeline":
 			cmd.ValidArgsFunction = jobNames(g, false)
 		case "cordon", "uncordon":
 			cmd.ValidArgsFunction = workerNames(g)

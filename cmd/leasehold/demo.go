@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"leasehold.dev/leasehold/controller"
+	"leasehold.dev/leasehold/controller/timeline"
 	"leasehold.dev/leasehold/manifests"
 	"leasehold.dev/leasehold/store"
 	"leasehold.dev/leasehold/store/sqlite"
@@ -82,11 +83,13 @@ func demoScenes() []scene {
 		{say: "worker-a wakes up, knows nothing of worker-b, and would pay a second time. The ledger stops it:\n   its fence is stale.",
 			shell: "leasehold guard --resource ledger --fence 1 -- ./enter 'invoice 42, paid by worker-a'",
 			enter: enter(1, "invoice 42, paid by worker-a")},
-		{say: "It reports its result all the same. The store stops it.",
-			shell: "leasehold complete job/invoice-42 --worker worker-a --fence 1 --result 'by a'", edits: report(0, 1, "by a"),
+		{say: "At 142 it reports its result all the same. The store stops it.",
+			shell: "leasehold tick job/invoice-42 --to 142; leasehold complete job/invoice-42 --worker worker-a --fence 1 --result 'by a'",
+			edits: append(clock(142), report(0, 1, "by a")...),
 			want: func(r *store.Record) bool { return len(r.Reports) == 1 && !r.Done }},
-		{say: "worker-b finishes, with the fence that is current.",
-			shell: "leasehold complete job/invoice-42 --worker worker-b --fence 2 --result 'by b'", edits: report(1, 2, "by b"),
+		{say: "At 151 worker-b finishes, with the fence that is current.",
+			shell: "leasehold tick job/invoice-42 --to 151; leasehold complete job/invoice-42 --worker worker-b --fence 2 --result 'by b'",
+			edits: append(clock(151), report(1, 2, "by b")...),
 			want: func(r *store.Record) bool { return r.Done }},
 	}
 }
@@ -120,10 +123,10 @@ func demo(ctx context.Context, g *globals, keep bool) (err error) {
 	}
 	defer source.Close()
 
-	ctx, stop := context.WithCancel(ctx)
+	play, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)
-	go func() { ended <- controller.New(source, db, controller.Options{Log: log}).Run(ctx) }()
+	go func() { ended <- controller.New(source, db, controller.Options{Log: log}).Run(play) }()
 
 	if err := source.Tree().Create("invoice-42.yaml", []byte(demoManifest)); err != nil {
 		return err
@@ -143,7 +146,7 @@ func demo(ctx context.Context, g *globals, keep bool) (err error) {
 			log.Info(text)
 			continue
 		}
-		if err := s.play(ctx, source.Tree(), db, ended); err != nil {
+		if err := s.play(play, source.Tree(), db, ended); err != nil {
 			return err
 		}
 	}
@@ -162,7 +165,22 @@ func demo(ctx context.Context, g *globals, keep bool) (err error) {
 	}
 	fmt.Fprintf(g.Out, "\nThe stale write was stopped twice. The ledger has\n\n%s\n"+
 		"the result is worker-b's, and the manifest's status says what became of both:\n\nstatus:\n%s", entries, status)
-	return nil
+	fmt.Fprintf(g.Out, "\nWho held it, and what was refused:\n   $ leasehold timeline job/invoice-42\n\n")
+	return demoTimeline(ctx, g, dir)
+}
+
+func demoTimeline(ctx context.Context, g *globals, dir string) error {
+	look := &globals{streams: g.streams, dir: dir}
+	b, err := look.browse()
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	t, err := b.timeline(ctx, "invoice-42", timeline.Clock)
+	if err != nil {
+		return err
+	}
+	return printTimeline(g.Out, t)
 }
 
 // play makes the edit and waits until the controller has decided and written what follows from it.

@@ -330,6 +330,6 @@ func describeEvents(s *sheet, v *jobView, events []store.Event) {
 	s.row("  Type", "Reason", "Age", "From", "Message")
 	s.row("  ----", "------", "---", "----", "-------")
 	for _, e := range events {
-		s.row("  "+eventType(e), eventReason(e), eventAge(e), e.By, eventText(e))
+		s.row("  "+eventType(e), eventReason(e), eventAge(e), e.By, controller.EventText(e))
 	}
 }

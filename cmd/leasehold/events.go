@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -210,7 +209,7 @@ func eventTable(events []store.Event) *metav1.Table {
 	for _, e := range events {
 		namespace, name := splitID(e.ID)
 		t.Rows = append(t.Rows, metav1.TableRow{
-			Cells:  []any{eventAge(e), fmt.Sprintf("%-7s", eventType(e)), eventReason(e), "job/" + plain(name), plain(eventText(e))},
+			Cells:  []any{eventAge(e), fmt.Sprintf("%-7s", eventType(e)), eventReason(e), "job/" + plain(name), plain(controller.EventText(e))},
 			Object: runtime.RawExtension{Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: plain(namespace)}}},
 		})
 	}
@@ -245,51 +244,6 @@ func eventReason(e store.Event) string {
 	return plain(strings.ToUpper(e.Verb[:1]) + e.Verb[1:])
 }
 
-// eventText says in one sentence what happened.
-func eventText(e store.Event) string {
-	system := e.Clock != nil && math.Abs(*e.Clock-float64(e.At.UnixMilli())/1000) < 24*60*60
-	who, text := cmp.Or(e.Owner, "nobody"), ""
-	switch {
-	case e.Reason != "" && e.Verb == "claim":
-		text = fmt.Sprintf("%s's claim was refused", who)
-	case e.Reason != "":
-		text = fmt.Sprintf("%s's %s with fence %d was refused", who, e.Verb, e.Fence)
-	default:
-		switch e.Verb {
-		case "enqueued":
-			text = "the job is in the store"
-		case "claimed":
-			text = fmt.Sprintf("%s took fence %d until %s", who, e.Fence, moment(e.Until, system))
-		case "renewed":
-			text = fmt.Sprintf("%s renewed fence %d until %s", who, e.Fence, moment(e.Until, system))
-		case "completed":
-			text = fmt.Sprintf("%s completed it with fence %d", who, e.Fence)
-		case "released":
-			text = fmt.Sprintf("%s released fence %d", who, e.Fence)
-			if e.Message != "" {
-				text = fmt.Sprintf("%s lost fence %d", who, e.Fence)
-			}
-		case "jumped":
-			text = fmt.Sprintf("fences go on above %d", e.Fence)
-		case "reset":
-			text = "the clock begins anew"
-		case "restored":
-			text = fmt.Sprintf("the completion by %s with fence %d was brought back", who, e.Fence)
-		case "deleted":
-			text = fmt.Sprintf("the row was deleted; its fence %d is kept", e.Fence)
-		default:
-			text = fmt.Sprintf("%s by %s with fence %d", e.Verb, who, e.Fence)
-		}
-	}
-	if e.Message != "" {
-		text += ": " + e.Message
-	}
-	if e.Clock != nil && !system {
-		text += " (clock " + number(*e.Clock) + ")"
-	}
-	return text
-}
-
 // eventObject is the event in the shape that kubectl's events have, with what is ours beside it.
 func eventObject(e store.Event) *unstructured.Unstructured {
 	namespace, name := splitID(e.ID)
@@ -298,7 +252,7 @@ func eventObject(e store.Event) *unstructured.Unstructured {
 		"apiVersion": manifests.APIVersion, "kind": "Event",
 		"metadata":       map[string]any{"name": name + "." + strconv.FormatInt(e.Seq, 10), "namespace": namespace, "creationTimestamp": at},
 		"involvedObject": map[string]any{"apiVersion": manifests.APIVersion, "kind": manifests.Kind, "name": name, "namespace": namespace},
-		"type":           eventType(e), "reason": eventReason(e), "message": eventText(e), "count": e.Count,
+		"type":           eventType(e), "reason": eventReason(e), "message": controller.EventText(e), "count": e.Count,
 		"firstTimestamp": at, "source": map[string]any{"component": e.By},
 		"verb": e.Verb, "fence": e.Fence,
 	}
