@@ -24,9 +24,11 @@ type browser struct {
 	tree     *manifests.Tree
 	database string
 	db       *sqlite.DB
+	borrowed bool // db belongs to somebody else
 	files    map[string]*browsed
-	told     map[string]bool // warnings
-	again    time.Duration   // when a follower wants to look again without an event; 0: not
+	unread   map[string]error // files that cannot be read
+	told     map[string]bool  // warnings
+	again    time.Duration    // when a follower wants to look again without an event; 0: not
 }
 
 // browsed is a file as it was last read.
@@ -46,11 +48,11 @@ func (g *globals) browse() (*browser, error) {
 		tree.Close()
 		return nil, err
 	}
-	return &browser{g: g, tree: tree, database: path, files: map[string]*browsed{}, told: map[string]bool{}}, nil
+	return &browser{g: g, tree: tree, database: path, files: map[string]*browsed{}, unread: map[string]error{}, told: map[string]bool{}}, nil
 }
 
 func (b *browser) Close() {
-	if b.db != nil {
+	if b.db != nil && !b.borrowed {
 		b.db.Close()
 	}
 	b.tree.Close()
@@ -138,6 +140,7 @@ func (b *browser) readFiles() (soon bool, busy, err error) {
 		})
 	}
 	_ = group.Wait()
+	clear(b.unread)
 	for i, e := range entries {
 		switch err := errs[i]; {
 		case errors.Is(err, manifests.ErrBusy):
@@ -146,6 +149,7 @@ func (b *browser) readFiles() (soon bool, busy, err error) {
 			delete(there, e.Path)
 		case err != nil:
 			b.warn(err.Error())
+			b.unread[e.Path] = err
 			delete(there, e.Path)
 		case read[i] != nil:
 			b.files[e.Path] = read[i]
@@ -249,7 +253,7 @@ func (b *browser) withStore(ctx context.Context, f func(*sqlite.DB) error) error
 			b.db = db
 		}
 		err := f(b.db)
-		if !errors.Is(err, store.ErrLost) {
+		if !errors.Is(err, store.ErrLost) || b.borrowed {
 			return err
 		}
 		b.db.Close()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"leasehold.dev/leasehold/controller"
 	"leasehold.dev/leasehold/controller/gitindex"
@@ -25,6 +26,7 @@ type runOptions struct {
 	verbose            bool
 	historyLimit       int
 	group              string
+	serving            serving
 }
 
 func newRunCommand(g *globals) *cobra.Command {
@@ -44,7 +46,10 @@ Exit codes: 0 stopped in order; 1 a fault, or another controller is at work in D
   leasehold run --once jobs
 
   # Say what would happen, and change nothing
-  leasehold run --once --dry-run jobs`,
+  leasehold run --once --dry-run jobs
+
+  # With the console, for a browser, and metrics
+  leasehold run --listen 127.0.0.1:8080 jobs`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
@@ -65,6 +70,7 @@ Exit codes: 0 stopped in order; 1 a fault, or another controller is at work in D
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "tell more in the log")
 	f.IntVar(&o.historyLimit, "history-limit", 100_000, "number of entries that the history keeps")
+	o.serving.flags(f)
 	return cmd
 }
 
@@ -100,6 +106,13 @@ func (o *runOptions) run(ctx context.Context, g *globals) error {
 	if err := nested(dir); err != nil {
 		return err
 	}
+	if o.serving.listen != "" && (o.once || o.dryRun) {
+		return usageError("--listen: --once and --dry-run end before anybody could look")
+	}
+	if err := o.serving.open(ctx); err != nil {
+		return err
+	}
+	defer o.serving.close()
 	st, release, err := o.open(ctx, g, dir)
 	if err != nil {
 		return err
@@ -117,7 +130,7 @@ func (o *runOptions) run(ctx context.Context, g *globals) error {
 		return err
 	}
 	defer source.Close()
-	c := controller.New(source, st, controller.Options{Log: log, DryRun: o.dryRun})
+	c := controller.New(source, st, controller.Options{Log: log, DryRun: o.dryRun, Hooks: o.hooks()})
 	if o.once || o.dryRun {
 		summary, err := c.Once(ctx, patience)
 		if err != nil {
@@ -126,7 +139,44 @@ func (o *runOptions) run(ctx context.Context, g *globals) error {
 		return o.report(g, dir, summary)
 	}
 	log.Info(fmt.Sprintf("watching %s; the store is %s. Edit a manifest to see it react, Ctrl-C to stop", dir, st.Path()))
-	return c.Run(ctx)
+	return o.work(ctx, g, dir, c, st, log)
+}
+
+// hooks tell those who watch from outside.
+func (o *runOptions) hooks() controller.Hooks {
+	var h controller.Hooks
+	if m := o.serving.metrics; m != nil {
+		h = m.Hooks()
+	}
+	ready := h.Ready
+	h.Ready = func() {
+		o.serving.ready.Store(true)
+		if ready != nil {
+			ready()
+		}
+		notify("READY=1")
+	}
+	return h
+}
+
+// work reconciles, and serves beside it where that is wanted, until ctx is done.
+func (o *runOptions) work(ctx context.Context, g *globals, dir string, c *controller.Controller, st *sqlite.DB, log *slog.Logger) error {
+	defer context.AfterFunc(ctx, func() { notify("STOPPING=1") })()
+	group, ctx := errgroup.WithContext(ctx)
+	ctx, stop := context.WithCancel(ctx)
+	group.Go(func() error {
+		defer stop()
+		return c.Run(ctx)
+	})
+	group.Go(func() error {
+		watchdog(ctx, st)
+		return nil
+	})
+	if o.serving.listener != nil {
+		log.Info("the console is at " + o.serving.url())
+		group.Go(func() error { return o.serving.run(ctx, g, dir, st, log) })
+	}
+	return group.Wait()
 }
 
 // open opens the store, and keeps other controllers away until release is called.
@@ -136,6 +186,9 @@ func (o *runOptions) open(ctx context.Context, g *globals, dir string) (*sqlite.
 		return nil, nil, err
 	}
 	opt := sqlite.Options{Actor: "controller", HistoryLimit: o.historyLimit}
+	if m := o.serving.metrics; m != nil {
+		opt.Committed = m.Committed
+	}
 	if o.dryRun {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 			db, err := sqlite.OpenMemory(ctx, opt)

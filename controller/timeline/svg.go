@@ -61,7 +61,7 @@ type drawnLane struct {
 	Marks            []drawnMark
 }
 
-type drawnSpan struct{ X, W, End string }
+type drawnSpan struct{ X, W, EndX string }
 
 type drawnBar struct {
 	*Bar

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql/driver"
+	"slices"
 	"strings"
 	"time"
 
@@ -171,21 +172,30 @@ func (s *session) writeEvents(rows []*store.Event, repeats map[int64]int64) erro
 	return nil
 }
 
+const sqlEvents = `SELECT seq, at, id, verb, reason, owner, fence, until, clock, message, actor, count
+	FROM leasehold_history WHERE `
+
 // History returns up to limit events after the one numbered after, oldest first, of the job id, or
 // of all jobs if id is empty. A limit of 0 means all.
 func (db *DB) History(ctx context.Context, id string, after int64, limit int) ([]store.Event, error) {
-	query := `SELECT seq, at, id, verb, reason, owner, fence, until, clock, message, actor, count
-	FROM leasehold_history WHERE seq > ?1 ORDER BY seq LIMIT ?2`
-	args := []driver.Value{after, int64(-1)}
-	if limit > 0 {
-		args[1] = int64(limit)
+	if limit <= 0 {
+		limit = -1
 	}
-	if id != "" {
-		query = strings.Replace(query, "WHERE", "WHERE id = ?3 AND", 1)
-		args = append(args, id)
+	if id == "" {
+		return db.events(ctx, sqlEvents+`seq > ?1 ORDER BY seq LIMIT ?2`, after, int64(limit))
 	}
-	var events []store.Event
-	err := db.query(ctx, query, func(row []driver.Value) error {
+	return db.events(ctx, sqlEvents+`id = ?3 AND seq > ?1 ORDER BY seq LIMIT ?2`, after, int64(limit), id)
+}
+
+// Recent returns the last limit events of the job id, oldest first.
+func (db *DB) Recent(ctx context.Context, id string, limit int) ([]store.Event, error) {
+	events, err := db.events(ctx, sqlEvents+`id = ?1 ORDER BY seq DESC LIMIT ?2`, id, int64(limit))
+	slices.Reverse(events)
+	return events, err
+}
+
+func (db *DB) events(ctx context.Context, query string, args ...driver.Value) (events []store.Event, err error) {
+	err = db.query(ctx, query, func(row []driver.Value) error {
 		e := store.Event{}
 		e.Seq, _ = row[0].(int64)
 		at, _ := row[1].(int64)
