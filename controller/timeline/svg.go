@@ -33,7 +33,7 @@ const (
 	barHeight  = 24
 	fileWidth  = 960
 	margin     = 2.0 // percent, on either side
-	tipLine    = 46  // characters
+	tipLine    = 38  // characters
 )
 
 type drawing struct {
@@ -159,14 +159,8 @@ func (t *Timeline) drawMark(m Mark, middle, height int) drawnMark {
 		longest = max(longest, utf8.RuneCountInString(l))
 	}
 	d.TipW, d.TipH = longest*7+20, len(lines)*17+13
-	switch p := t.part(m.At); {
-	case p < .33:
-		d.TipX = -14
-	case p > .67:
-		d.TipX = 14 - d.TipW
-	default:
-		d.TipX = -d.TipW / 2
-	}
+	// As far along the tip as the mark is along the axis: it fits wherever it is as wide as the drawing.
+	d.TipX = -int(t.part(m.At) * float64(d.TipW))
 	d.TipY = 16
 	if middle+d.TipY+d.TipH > height && middle-16-d.TipH >= 0 {
 		d.TipY = -16 - d.TipH

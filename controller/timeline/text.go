@@ -78,13 +78,13 @@ func (t *Timeline) Text(w io.Writer, columns int, colour bool) error {
 	columns = max(min(columns, mostColumns), 40)
 	side := 0
 	for _, l := range t.Lanes {
-		side = max(side, utf8.RuneCountInString(clean(l.Worker)))
+		side = max(side, utf8.RuneCountInString(l.Worker))
 	}
 	side = min(side, 24) + 2
 	width := columns - side
 	var b strings.Builder
 	row := func(label string, c *canvas) {
-		line := pad(shorten(clean(label), side-2), side) + c.line(colour)
+		line := pad(shorten(label, side-2), side) + c.line(colour)
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
 	labels, marks := newCanvas(width), newCanvas(width)
@@ -211,7 +211,7 @@ func (t *Timeline) legend(b *strings.Builder, columns int, colour bool) {
 		told = told[n:]
 	}
 	for _, m := range told {
-		for i, line := range wrap(clean(m.Text), columns-4) {
+		for i, line := range wrap(m.Text, columns-4) {
 			s := string(sign(m.Kind))
 			if i > 0 {
 				s = " "
@@ -230,7 +230,7 @@ func (t *Timeline) legend(b *strings.Builder, columns int, colour bool) {
 			key = append(key, k.text)
 		}
 	}
-	text := strings.Join(key, "  ") + "  by " + t.Unit()
+	text := strings.Join(key, "  ") + "  axis: " + t.Unit()
 	if t.Note != "" {
 		text += "; " + t.Note
 	}
@@ -249,7 +249,7 @@ func pad(s string, n int) string {
 	return s
 }
 
-// clean keeps what a manifest contains from steering the terminal.
+// clean keeps what a manifest contains from steering a terminal, and a drawing well-formed.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r) {

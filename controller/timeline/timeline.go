@@ -97,7 +97,7 @@ const (
 
 // New lays out a timeline.
 func New(in Input, by Axis) *Timeline {
-	b := builder{Input: in, t: &Timeline{ID: in.ID, By: by, Times: by == Wall || in.System}}
+	b := builder{Input: in, t: &Timeline{ID: clean(in.ID), By: by, Times: by == Wall || in.System}}
 	for _, w := range in.Workers {
 		b.lane(w).Gone = false
 	}
@@ -145,6 +145,7 @@ type builder struct {
 }
 
 func (b *builder) lane(worker string) *Lane {
+	worker = clean(worker)
 	for _, l := range b.t.Lanes {
 		if l.Worker == worker {
 			return l
@@ -191,20 +192,20 @@ func (b *builder) add(e store.Event) {
 		return
 	}
 	at := b.place(e)
-	mark := Mark{At: at, Text: controller.EventText(e)}
+	text := clean(controller.EventText(e))
+	mark := Mark{At: at, Text: text}
 	if e.Count > 1 {
 		mark.Text += fmt.Sprintf(" (%d times)", e.Count)
 	}
 	if e.Reason != "" {
-		mark.Kind, mark.Text = Refused, string(e.Reason)+": "+mark.Text
+		mark.Kind, mark.Text = Refused, clean(string(e.Reason))+": "+mark.Text
 		b.mark(e, mark)
 		return
 	}
 	switch e.Verb {
 	case "claimed":
 		b.end(at, "expired")
-		b.current = &Bar{Span: Span{at, at}, Fence: e.Fence, More: e.Count - 1, until: b.runsOut(e.Until),
-			Text: controller.EventText(e)}
+		b.current = &Bar{Span: Span{at, at}, Fence: e.Fence, More: e.Count - 1, until: b.runsOut(e.Until), Text: text}
 		l := b.lane(e.Owner)
 		l.Bars = append(l.Bars, b.current)
 	case "renewed":
@@ -293,7 +294,7 @@ func (b *builder) present() {
 		}
 		b.end(from, "expired")
 		folded.More--
-		b.current = &Bar{Span: Span{from, from}, Fence: r.Fence, Text: fmt.Sprintf("%s holds fence %d", r.Owner, r.Fence)}
+		b.current = &Bar{Span: Span{from, from}, Fence: r.Fence, Text: clean(fmt.Sprintf("%s holds fence %d", r.Owner, r.Fence))}
 		l := b.lane(r.Owner)
 		l.Bars = append(l.Bars, b.current)
 	}
