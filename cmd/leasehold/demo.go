@@ -86,11 +86,11 @@ func demoScenes() []scene {
 		{say: "At 142 it reports its result all the same. The store stops it.",
 			shell: "leasehold tick job/invoice-42 --to 142; leasehold complete job/invoice-42 --worker worker-a --fence 1 --result 'by a'",
 			edits: append(clock(142), report(0, 1, "by a")...),
-			want: func(r *store.Record) bool { return len(r.Reports) == 1 && !r.Done }},
+			want:  func(r *store.Record) bool { return len(r.Reports) == 1 && !r.Done }},
 		{say: "At 151 worker-b finishes, with the fence that is current.",
 			shell: "leasehold tick job/invoice-42 --to 151; leasehold complete job/invoice-42 --worker worker-b --fence 2 --result 'by b'",
 			edits: append(clock(151), report(1, 2, "by b")...),
-			want: func(r *store.Record) bool { return r.Done }},
+			want:  func(r *store.Record) bool { return r.Done }},
 	}
 }
 

@@ -85,6 +85,11 @@ func (b *browser) timeline(ctx context.Context, id string, by timeline.Axis) (*t
 			view = v
 		}
 	}
+	if view.Path == "" {
+		if rows, _, err := b.rows(ctx); err == nil {
+			view.Row = rows[id]
+		}
+	}
 	events, err := b.history(ctx, id, 0)
 	if view.Path == "" && len(events) == 0 {
 		return nil, errors.Join(errJobNotFound(id), err)

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -81,6 +82,22 @@ func TestMetrics(t *testing.T) {
 	} {
 		if !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s is missing in\n%s", want, w.Body)
+		}
+	}
+	// What the dashboard and the alerts ask for is there.
+	for _, path := range []string{"../../hack/service/dashboard.json", "../../hack/service/README.md"} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := regexp.MustCompile(`leasehold_[a-z_]+`).FindAllString(string(text), -1)
+		if len(names) < 5 {
+			t.Errorf("%s asks for %v", path, names)
+		}
+		for _, name := range names {
+			if !strings.Contains(w.Body.String(), "\n"+name+"{") && !strings.Contains(w.Body.String(), "\n"+name+" ") {
+				t.Errorf("%s asks for %s", path, name)
+			}
 		}
 	}
 	m.Hooks().Manifest("bad.yaml", nil, 0)

@@ -138,6 +138,9 @@ func (t *Timeline) lane(l *Lane, width int) *canvas {
 			look = doneCell
 		}
 		from, to := t.column(b.From, width), t.column(b.To, width)
+		if b.To == t.To {
+			to = width
+		}
 		fill := '█'
 		if b.End == "expired" || b.End == "ended" {
 			fill = '▓'
