@@ -43,7 +43,7 @@ func watchdog(ctx context.Context, db *sqlite.DB) {
 	tick := time.NewTicker(time.Duration(us) * time.Microsecond / 2)
 	defer tick.Stop()
 	for {
-		if alive(ctx, db) == nil {
+		if living(ctx, db) == nil {
 			notify("WATCHDOG=1")
 		}
 		select {

@@ -157,7 +157,7 @@ func (s *serving) handler(ctx context.Context, g *globals, dir string, db *sqlit
 
 	// Probes come by address and without a token; what they learn is a word.
 	outer := http.NewServeMux()
-	outer.HandleFunc("GET /healthz", probe(func(r *http.Request) error { return alive(r.Context(), db) }))
+	outer.HandleFunc("GET /healthz", probe(func(r *http.Request) error { return living(r.Context(), db) }))
 	outer.HandleFunc("GET /readyz", probe(func(r *http.Request) error {
 		if !s.ready.Load() {
 			return errors.New("reading the manifests")
@@ -188,8 +188,8 @@ func answers(ctx context.Context, db *sqlite.DB) error {
 	return err
 }
 
-// alive reports what only a restart can mend. A store that others have locked is not of that kind.
-func alive(ctx context.Context, db *sqlite.DB) error {
+// living reports what only a restart can mend. A store that others have locked is not of that kind.
+func living(ctx context.Context, db *sqlite.DB) error {
 	if err := answers(ctx, db); errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrClosed) {
 		return err
 	}
