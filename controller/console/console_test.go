@@ -235,15 +235,15 @@ func TestFilterAndSort(t *testing.T) {
 	}
 	s := start(t, f, Access{})
 	for query, want := range map[string]string{
-		"":                           "job-000 200 450 of 450",
-		"page=2":                     "job-400 50 450 of 450",
+		"":                           "job-000 100 450 of 450",
+		"page=4":                     "job-400 50 450 of 450",
 		"page=99":                    "job-400 50 450 of 450",
-		"page=-1":                    "job-000 200 450 of 450",
+		"page=-1":                    "job-000 100 450 of 450",
 		"q=job-01":                   "job-010 10 10 of 450",
 		"q=JOB-01+state:complete":    "job-010 4 4 of 450",
 		"q=app%3Dx-job-449":          "job-449 1 1 of 450",
-		"state=Waiting&sort=-name":   "job-449 150 150 of 450",
-		"sort=fence":                 "job-449 200 450 of 450",
+		"state=Waiting&sort=-name":   "job-449 100 150 of 450",
+		"sort=fence":                 "job-449 100 450 of 450",
 		"sort=-state&q=job-00":       "job-002 10 10 of 450",
 		"q=nothing-like-it&state=No": " 0 0 of 450",
 	} {

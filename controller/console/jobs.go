@@ -12,7 +12,7 @@ import (
 )
 
 // pageSize is how many jobs a page shows: what is shown is sent again when it changes.
-const pageSize = 200
+const pageSize = 100
 
 // listing is the page of jobs.
 type listing struct {
