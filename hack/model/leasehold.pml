@@ -16,6 +16,9 @@
  *   4  no status shows a holder to whom the fence has not been handed.
  *
  * Abstracted, and so not shown here:
+ *   - A status is written with its commit, or not at all where the controller crashed in between.
+ *     One that is written later, after somebody else's commit, is as one after which that commit came.
+ *   - A worker is never sure of its fence: it may act under any that it was ever handed.
  *   - A transaction is atomic and durable. That is SQLite's part, and traces of real runs show it.
  *   - The jump after a loss is JUMP, not 1,000, and the store is lost only when at most JUMP fences
  *     have been handed out beyond what the status shows, by raw claims and by a controller that
@@ -30,24 +33,27 @@
  *     run the job again.
  *   - The raw operations' clock is true, and runs from 1 to MAXCLOCK; a lease lasts TTL.
  *
- * Each of these variants breaks something that must be caught: NOFENCE (the fence is not compared),
- * NOMARK (a clock that went back decides), NOHEED (another store's status is not heeded), NOIDENTITY
- * (an older copy goes on as it is), EARLY (the status is written before the commit), NOVERDICT (a
- * verdict is not kept, so a report is carried out again), SMALLJUMP (the jump is too small), RAWFIRST.
+ * What exists beside the present store multiplies the states, so there are two searches: one in which
+ * the store is lost, and, with COPIES, one in which a copy is put back; the latter is CALM, without
+ * clocks that go back and deleted statuses.
+ *
+ * Each of these variants breaks something, and must be caught: NOFENCE (the fence is not compared),
+ * NOHEED (another store's status is not heeded), NOIDENTITY (an older copy goes on as it is), EARLY
+ * (the status is written before the commit), SMALLJUMP (the jump is too small), RAWFIRST. NOMARK (a
+ * clock that went back decides) violates nothing here: fences alone keep 1 to 3, and the mark keeps a
+ * lease from lasting longer than it should, which is not asserted.
  */
 
 #ifndef MAXCLOCK
-#define MAXCLOCK 3
+#define MAXCLOCK 2
 #endif
 #ifndef MAXFENCE
-#define MAXFENCE 6      /* fences beyond are not explored */
+#define MAXFENCE 3      /* fences beyond are not explored */
 #endif
 #ifndef CRASHES
 #define CRASHES 1
 #endif
-#ifndef LOSSES
 #define LOSSES 1
-#endif
 #define TTL 1
 #define BEYOND 1 /* fences beyond the status when the store is lost */
 #ifdef SMALLJUMP
@@ -58,7 +64,7 @@
 #define NOBODY 0
 
 typedef Store {
-	byte id;         /* identity; 0 is none */
+	byte id;         /* identity */
 	byte former;     /* the identity before, which ended at the copy */
 	bit  rev;        /* later than the copy */
 	bit  known;      /* the job has a row */
@@ -86,17 +92,17 @@ typedef Report {
 hidden Store next;
 hidden byte told;
 Store  db, copy;
-Status shown, writing;
+Status shown;
 Report reports[2];
 bit    copied;          /* there is a copy */
-byte   clock = 1, spec = 1, names = 1;
+byte   clock = 1, spec = 1, names;
 byte   losses, crashes;
 bit    down = 1;        /* the controller is not running */
 bit    passed;          /* it has looked at the job since the store was lost or replaced */
 
 /* What happened. */
 byte handed;            /* the newest fence */
-byte to[MAXFENCE + 3];  /* to whom each was handed */
+byte to[MAXFENCE + 1];  /* to whom each was handed */
 bit  completed;
 byte unshown;           /* fences beyond those that the status shows */
 
@@ -130,7 +136,7 @@ inline finish(who, fen) {
 
 inline lose() { /* a new, empty database */
 	names++;
-	db.id = names; db.former = 0; db.rev = 1; db.known = 0;
+	db.id = names; db.former = 9; db.rev = 1; db.known = 0;
 	db.owner = NOBODY; db.until = 0; db.fence = 0; db.holder = 0; db.mark = 0;
 	db.done = 0; db.restore = 0; db.judged[0] = 0; db.judged[1] = 0
 }
@@ -180,18 +186,12 @@ inline judge(i) {
 	if
 	:: reports[i].there && next.judged[i] != REPORT(i) ->
 		told = reports[i].fence;
-#ifndef NOVERDICT
 		next.judged[i] = REPORT(i);
-#endif
 		if
 		:: HOLDS(next, i + 1, reports[i].fence, spec) && reports[i].complete ->
 			next.done = 1;
 			finish(i + 1, told)
 		:: HOLDS(next, i + 1, reports[i].fence, spec) && !reports[i].complete ->
-#ifdef NOVERDICT
-			assert(to[0] != i + 1 || to[MAXFENCE + 2] != reports[i].fence); /* carried out twice */
-			to[0] = i + 1; to[MAXFENCE + 2] = reports[i].fence;
-#endif
 			next.until = spec + TTL;
 			accepted(i + 1, told)
 		:: else
@@ -229,7 +229,7 @@ inline decide() {
 	:: else
 #endif
 	fi;
-	next.rev = 1 /* of interest only after the copy; see below */
+	skip
 }
 
 #define SAME (next.known == db.known && next.owner == db.owner && next.until == db.until && next.fence == db.fence && \
@@ -248,21 +248,15 @@ inline commit() {
 	passed = 1;
 	if
 	:: SAME -> next.rev = db.rev
-	:: else -> next.rev = (copied || db.former != 0 || db.rev); LOAD(db, next)
+	:: else -> next.rev = (copied || losses > 0); LOAD(db, next)
 	fi
 }
 
-inline project() {
-	writing.there = 1; writing.id = next.id; writing.rev = next.rev; writing.owner = next.owner;
-	writing.fence = next.fence; writing.done = next.done || next.restore
-}
-
 inline publish() {
-	assert(writing.owner == NOBODY || to[writing.fence] == writing.owner);  /* 4 */
-	shown.there = 1; shown.id = writing.id; shown.rev = writing.rev; shown.owner = writing.owner;
-	shown.fence = writing.fence; shown.done = writing.done;
-	unshown = (handed > shown.fence -> unshown : 0);
-	writing.there = 0; writing.id = 0; writing.rev = 0; writing.owner = 0; writing.fence = 0; writing.done = 0
+	assert(next.owner == NOBODY || to[next.fence] == next.owner);  /* 4 */
+	shown.there = 1; shown.id = next.id; shown.rev = next.rev; shown.owner = next.owner;
+	shown.fence = next.fence; shown.done = next.done || next.restore;
+	unshown = (handed > shown.fence -> unshown : 0)
 }
 
 active proctype controller() {
@@ -291,32 +285,74 @@ active proctype controller() {
 		fi;
 		down = 0
 	   }
+	/* A pass, and its status; or a crash before that, or before anything. */
 #ifdef EARLY
-	:: atomic { !down && !writing.there -> decide(); project() }
-	:: atomic { !down && writing.there -> publish(); decide(); commit() }
+	:: atomic { !down -> decide(); publish();
+		if
+		:: crashes < CRASHES -> crashes++; down = 1
+		:: true ->
+			if
+			:: next.fence > db.fence && next.owner != NOBODY -> told = next.fence; handout(next.owner, told)
+			:: else
+			fi;
+			commit()
+		fi }
 #else
-	:: atomic { !down && !writing.there -> decide(); commit(); project() }
-	:: atomic { !down && writing.there -> publish() }
+	:: atomic { !down -> decide(); commit();
+		if
+		:: crashes < CRASHES -> crashes++; down = 1
+		:: publish()
+		fi }
 #endif
-	:: atomic { !down && crashes < CRASHES -> crashes++; down = 1;
-		writing.there = 0; writing.id = 0; writing.rev = 0; writing.owner = 0; writing.fence = 0; writing.done = 0 }
+	:: atomic { !down && crashes < CRASHES -> crashes++; down = 1 }
 	od
 }
 
-active [2] proctype worker() {
-	byte f; /* the fence that it thinks it has */
 #define me (_pid)
+
+/* A worker may act under any fence that it was ever handed. */
+inline recall(f) {
+	if
+	:: to[1] == me -> f = 1
+	:: to[2] == me -> f = 2
+#if MAXFENCE > 2
+	:: to[3] == me -> f = 3
+#endif
+#if MAXFENCE > 3
+	:: to[4] == me -> f = 4
+#endif
+#if MAXFENCE > 4
+	:: to[5] == me -> f = 5
+#endif
+	:: else
+	fi
+}
+
+active [2] proctype worker() {
+	byte f;
 	do
-	:: atomic { shown.there && shown.owner == me && shown.fence != f -> f = shown.fence }
-	:: atomic { f > 0 && !reports[me - 1].there -> reports[me - 1].there = 1; reports[me - 1].fence = f; reports[me - 1].complete = 1 }
-	:: atomic { f > 0 && !reports[me - 1].there -> reports[me - 1].there = 1; reports[me - 1].fence = f }
+	:: atomic { !reports[me - 1].there -> recall(f);
+		if
+		:: f > 0 -> reports[me - 1].there = 1; reports[me - 1].fence = f;
+			if
+			:: reports[me - 1].complete = 1
+			:: true
+			fi;
+			f = 0
+		:: else
+		fi }
 	:: atomic { reports[me - 1].there -> reports[me - 1].there = 0; reports[me - 1].fence = 0; reports[me - 1].complete = 0 }
-	/* The raw operations, of a store that the controller has judged. */
-	:: atomic { RAW && f > 0 && HOLDS(db, me, f, clock) && db.until != clock + TTL -> accepted(me, f); db.until = clock + TTL; touched() }
-	:: atomic { RAW && f > 0 && HOLDS(db, me, f, clock) -> finish(me, f); db.done = 1; touched() }
+	/* The raw operations, on a store that the controller has judged. */
+	:: atomic { RAW -> recall(f);
+		if
+		:: f > 0 && HOLDS(db, me, f, clock) && db.until != clock + TTL -> accepted(me, f); db.until = clock + TTL; touched()
+		:: f > 0 && HOLDS(db, me, f, clock) -> finish(me, f); db.done = 1; touched()
+		:: f > 0 && db.known && !db.done && db.owner == me && db.fence == f -> db.owner = NOBODY; db.until = 0; touched()
+		:: else
+		fi;
+		f = 0 }
 	:: atomic { RAW && db.known && !db.done && !db.restore && db.until <= clock && db.fence < MAXFENCE ->
-		db.owner = me; db.holder = me; db.until = clock + TTL; db.fence++; touched(); f = db.fence; handout(me, f) }
-	:: atomic { RAW && f > 0 && db.known && !db.done && db.owner == me && db.fence == f -> db.owner = NOBODY; db.until = 0; touched() }
+		db.owner = me; db.holder = me; db.until = clock + TTL; db.fence++; touched(); f = db.fence; handout(me, f); f = 0 }
 	od
 }
 
@@ -325,12 +361,14 @@ active proctype world() {
 	do
 	:: atomic { clock < MAXCLOCK -> clock++ }
 	:: atomic { spec < MAXCLOCK -> spec++ }
+#ifndef CALM
 	:: atomic { spec > 1 -> spec = 1 }
 	:: atomic { shown.there && losses == 0 -> shown.there = 0; shown.id = 0; shown.rev = 0; shown.owner = 0; shown.fence = 0; shown.done = 0;
 		forget() }
+#endif
+#ifdef COPIES
 	:: atomic { !copied && !down && db.known && losses < LOSSES && crashes < CRASHES -> copied = 1; LOAD(copy, db) }
+#endif
 	:: atomic { db.restore && !db.done -> db.restore = 0; db.done = 1; touched() } /* leasehold restore */
 	od
 }
-
-init { db.id = 1 }
