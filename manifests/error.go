@@ -26,7 +26,7 @@ type Error struct {
 func (e *Error) Error() string {
 	var b strings.Builder
 	if e.Path != "" {
-		b.WriteString(e.Path)
+		b.WriteString(oneLine(e.Path))
 		if e.Line > 0 {
 			b.WriteByte(':')
 			b.WriteString(strconv.Itoa(e.Line))
@@ -36,7 +36,7 @@ func (e *Error) Error() string {
 		fmt.Fprintf(&b, "line %d: ", e.Line)
 	}
 	if e.Field != "" {
-		b.WriteString(e.Field)
+		b.WriteString(oneLine(e.Field))
 		b.WriteString(": ")
 	}
 	b.WriteString(oneLine(e.Detail))
