@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"leasehold.dev/leasehold/manifests"
+	"leasehold.dev/leasehold/store"
 )
 
 // Declared is what the manifests of a directory declare, kept up to date for those who act for
@@ -50,6 +51,24 @@ func (d *Declared) Doc(id string) (*manifests.Doc, bool) {
 		return nil, false
 	}
 	return f.Docs[at.doc], true
+}
+
+// Outdated returns the id of a job whose status names a later revision of the store than at: the
+// database is an older copy, which the controller judges when it starts. It is empty if there is none.
+func (d *Declared) Outdated(at store.Stamp) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, f := range d.files {
+		for _, doc := range f.Docs {
+			if doc.Status == nil {
+				continue
+			}
+			if named, ok := parseStamp(doc.Status.Store); ok && named.Identity == at.Identity && named.Revision > at.Revision {
+				return doc.ID
+			}
+		}
+	}
+	return ""
 }
 
 // Run follows the directory until ctx is done, and calls ready when it has been read once. An error

@@ -121,14 +121,12 @@ func (o *guarding) run(ctx context.Context) error {
 		return err
 	}
 	defer db.Close()
-	// The fence is seen before anybody is waited for, so that no stale command begins meanwhile; and
-	// it is looked at again when its turn has come.
-	g := guard.Guard{}
-	check := g.Check
+	check := (guard.Guard{}).Check
 	if o.once {
-		check = g.CheckFirst
-	}
-	if err := o.check(ctx, db, check); err != nil {
+		check = (guard.Guard{}).CheckFirst
+	} else if err := o.check(ctx, db, check); err != nil {
+		// The fence is seen before anybody is waited for, so that no stale command begins meanwhile; and
+		// it is looked at again when its turn has come.
 		return err
 	}
 	lock, err := o.lock(ctx, path)
@@ -136,7 +134,7 @@ func (o *guarding) run(ctx context.Context) error {
 		return err
 	}
 	defer lock.Close()
-	if err := o.check(ctx, db, g.Check); err != nil {
+	if err := o.check(ctx, db, check); err != nil {
 		return err
 	}
 	return o.execute(ctx, program, lock)

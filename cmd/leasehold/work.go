@@ -166,6 +166,9 @@ func (o *working) run(ctx context.Context) error {
 	}()
 	select {
 	case <-ready:
+		if err = o.current(ctx, db); err != nil {
+			break
+		}
 		o.log.Info(fmt.Sprintf("working as %s on the jobs of %s; Ctrl-C to stop", o.as, dir))
 		err = worker.Run(work, db, worker.Options{
 			Name: o.as, MaxInFlight: o.inFlight, Drain: o.drain, Spec: o.spec, Wake: o.declared.Wake(), Log: o.log,
@@ -177,6 +180,18 @@ func (o *working) run(ctx context.Context) error {
 		err = e
 	}
 	return err
+}
+
+// current refuses a database that is an older copy: its leases are not those that were handed out last.
+func (o *working) current(ctx context.Context, db *sqlite.DB) error {
+	stamp, err := db.Stamp(ctx)
+	if err != nil {
+		return err
+	}
+	if id := o.declared.Outdated(stamp); id != "" {
+		return fmt.Errorf("the store %s is an older copy than the status of %s: let leasehold run judge it first", db.Path(), id)
+	}
+	return nil
 }
 
 // belongs refuses a store that belongs to another directory.

@@ -289,6 +289,28 @@ func TestGroupKilled(t *testing.T) {
 	}
 }
 
+// The second signal to stop kills what runs.
+func TestSecondSignal(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, "ttl: 3000", "worker-a")
+	p := s.start("work", "--as", "worker-a", "--drain", "1h", "--", "sh", "-c", `trap "" TERM INT; echo $$ > pid; sleep 1000`)
+	pid := s.pid("pid")
+	for alive(pid) { // one by one: signals that wait are one
+		p.Process.Signal(syscall.SIGINT)
+		select {
+		case <-p.ended:
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	<-p.ended
+	if code := p.ProcessState.ExitCode(); code != exitFault {
+		t.Errorf("exit code %d", code)
+	}
+	if r := s.record(); r.Done || r.Owner != "worker-a" {
+		t.Errorf("%+v", r.Row)
+	}
+}
+
 // alive reports whether a process runs. One that has ended and that nobody waits for does not.
 func alive(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
@@ -300,6 +322,26 @@ func alive(pid int) bool {
 	}
 	_, state, _ := strings.Cut(string(stat), ") ")
 	return !strings.HasPrefix(state, "Z")
+}
+
+// An older copy of the database is for the controller to judge.
+func TestWorkOutdated(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, "ttl: 3000", "worker-b")
+	s.until("there is a status", func() bool { return strings.Contains(s.read("j.yaml"), "store: ") })
+	stamp := s.record().Stamp
+	dir := t.TempDir()
+	text := strings.Replace(s.read("j.yaml"), stamp.Identity+"/", stamp.Identity+"/9", 1)
+	if err := os.WriteFile(filepath.Join(dir, "j.yaml"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(filepath.Join(dir, stateName), os.DirFS(s.path(stateName))); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("leasehold", "work", "--as", "worker-b", "--dir", dir, "--", "true").CombinedOutput()
+	if exitCode(err) != "1" || !strings.Contains(string(out), "is an older copy than the status of j") {
+		t.Errorf("%v: %s", err, out)
+	}
 }
 
 // Whoever leaves the process group alone is not waited for, and neither is what a command leaves

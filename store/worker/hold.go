@@ -90,12 +90,15 @@ func pickUp(ctx context.Context, engine store.Engine, l *Lease, by string) (*Lea
 		if v.Reason = r.Holds(l.owner, l.fence, now); !v.OK() {
 			return nil
 		}
+		// The renewal last: those that follow fold into its entry in the history.
+		if _, err = r.PickUp(l.owner, l.fence, now, by); err != nil {
+			return err
+		}
 		if v, err = r.Renew(l.owner, l.fence, now, l.ttl); err != nil || !v.OK() {
 			return err
 		}
 		r.Decided(now)
-		_, err = r.PickUp(l.owner, l.fence, now, by)
-		return err
+		return nil
 	})
 	if err != nil {
 		return nil, err

@@ -68,13 +68,12 @@ type Lease struct {
 	loop   sync.WaitGroup
 	expiry *time.Timer
 
-	mu     sync.Mutex
-	start  time.Time     // of the last successful renewal
-	at     store.Reading // of that renewal
-	ttl    float64
-	until  float64
-	fault  error // why the last renewal did not succeed
-	closed bool
+	mu    sync.Mutex
+	start time.Time     // of the last successful renewal
+	at    store.Reading // of that renewal
+	ttl   float64
+	until float64
+	fault error // why the last renewal did not succeed
 }
 
 // newLease returns a lease that was granted or renewed by a call that began at start.
