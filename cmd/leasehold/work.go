@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -66,7 +67,8 @@ At the first refusal, or when the lease could not be renewed in time, COMMAND an
 group are terminated, and nothing is written. What it has sent elsewhere is fenced only if LEASEHOLD_FENCE
 is checked there: see leasehold guard.
 
-With --max-in-flight, a lease for which there is no room is left to run out, and goes to the next worker.
+A lease for which there is no room in --max-in-flight is left to run out, and goes to the next worker; it
+is kept if there is no other worker, or if spec.maxAttempts counts it.
 The first SIGINT or SIGTERM lets what runs finish for --drain, then gives it back; a second one kills it.
 
 Exit codes: 0 stopped in order; 1 a fault; 2 invalid usage.`,
@@ -93,7 +95,7 @@ Exit codes: 0 stopped in order; 1 a fault; 2 invalid usage.`,
 	f.SetInterspersed(false)
 	f.StringVar(&o.as, "as", "", "the `worker` whose leases are worked on")
 	o.flags(cmd)
-	f.IntVar(&o.inFlight, "max-in-flight", 0, "how many commands run at once; 0: no limit")
+	f.IntVar(&o.inFlight, "max-in-flight", 10, "how many commands run at once; 0: no limit")
 	f.DurationVar(&o.drain, "drain", 30*time.Second, "how long commands may go on after the first signal to stop")
 	f.DurationVar(&o.grace, "grace-period", 5*time.Second, "time from SIGTERM to SIGKILL for a command that is to end")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
@@ -215,7 +217,16 @@ func (o *working) spec(id string) (worker.Spec, bool) {
 	if !ok || !o.matches(&jobView{Doc: doc}) {
 		return worker.Spec{}, false
 	}
-	return worker.Spec{TTL: doc.Job.Spec.TTL, Clock: doc.Job.Spec.Clock}, true
+	spec := doc.Job.Spec
+	return worker.Spec{TTL: spec.TTL, Clock: spec.Clock, Keep: o.keep(spec)}, true
+}
+
+// keep reports whether a lease for which there is no room is kept: where it could go nowhere else, or
+// would be one of few that a job has.
+func (o *working) keep(spec manifests.JobSpec) bool {
+	return spec.MaxAttempts != nil || !slices.ContainsFunc(spec.Workers, func(w manifests.Worker) bool {
+		return w.Name != o.as && !w.Suspend
+	})
 }
 
 // job runs the command for a job.

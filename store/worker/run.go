@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -33,6 +31,9 @@ type Store interface {
 type Spec struct {
 	TTL   float64
 	Clock *float64 // nil: the system clock
+	// Keep says that a lease for which there is no room is kept until there is some. Otherwise it is
+	// left to run out, and goes to the next worker.
+	Keep bool
 }
 
 // Job is a lease to work under.
@@ -50,8 +51,7 @@ type Func func(ctx context.Context, job Job) (result string, err error)
 // Options of [Run].
 type Options struct {
 	Name string // the worker's, as manifests declare it
-	// MaxInFlight is how many functions run at once; 0: as many as there are leases. A lease for
-	// which there is no room is not renewed: it runs out, and goes to the next worker.
+	// MaxInFlight is how many functions run at once; 0: as many as there are leases.
 	MaxInFlight int
 	// Drain is how long functions may go on after Run's context is done, before theirs is.
 	Drain time.Duration
@@ -83,18 +83,19 @@ type agent struct {
 	stop    <-chan struct{} // no new jobs
 	drained context.Context // the functions' time is over
 	life    context.Context // of the leases
+	room    chan struct{}   // filled by functions that run; nil: there is always some
 	ended   chan outcome
 	wg      sync.WaitGroup
 
 	// Of the loop alone.
 	leased map[string]int64 // jobs leased to us that nobody has picked up: their fences
+	dead   map[string]int64 // fences that can no longer be picked up
 	failed map[string]int   // failures in a row
 	unread map[string]bool  // ids that a fault kept from being looked at
 	rescan bool             // all of them
 
 	mu      sync.Mutex
 	running map[string]*Lease // nil while it is being picked up
-	busy    int               // functions that run
 	specs   map[string]Spec   // the last one known, of running jobs
 }
 
@@ -102,6 +103,7 @@ type agent struct {
 type outcome struct {
 	id     string
 	failed bool
+	dead   int64 // the fence, if it can no longer be picked up
 }
 
 // Run works on the jobs that are leased to o.Name until ctx is done. Then it takes no new ones, lets
@@ -121,8 +123,11 @@ func Run(ctx context.Context, st Store, o Options, do Func) error {
 	a := &agent{
 		st: st, o: o, do: do, by: agentName(),
 		stop: ctx.Done(), drained: drained, life: life, ended: make(chan outcome),
-		leased: map[string]int64{}, failed: map[string]int{}, unread: map[string]bool{},
+		leased: map[string]int64{}, dead: map[string]int64{}, failed: map[string]int{}, unread: map[string]bool{},
 		running: map[string]*Lease{}, specs: map[string]Spec{},
+	}
+	if o.MaxInFlight > 0 {
+		a.room = make(chan struct{}, o.MaxInFlight)
 	}
 	return a.run(kill, drain)
 }
@@ -198,6 +203,9 @@ func (a *agent) forget(e outcome) {
 	} else {
 		delete(a.failed, e.id)
 	}
+	if e.dead > 0 {
+		a.dead[e.id] = e.dead
+	}
 	a.unread[e.id] = true
 }
 
@@ -241,7 +249,10 @@ func ofRows(err error) bool {
 
 // consider notes whether a job is leased to us and not picked up by anybody.
 func (a *agent) consider(r *store.Record) {
-	if r.Exists && !r.Done && r.Owner == a.o.Name && (r.Pickup == nil || r.Pickup.Fence < r.Fence) {
+	if a.dead[r.ID] != r.Fence {
+		delete(a.dead, r.ID)
+	}
+	if r.Exists && !r.Done && r.Owner == a.o.Name && (r.Pickup == nil || r.Pickup.Fence < r.Fence) && a.dead[r.ID] == 0 {
 		a.leased[r.ID] = r.Fence
 		return
 	}
@@ -280,11 +291,7 @@ func (a *agent) start() {
 	for _, id := range slices.SortedFunc(maps.Keys(a.leased), cmp.Compare[string]) {
 		a.mu.Lock()
 		_, runs := a.running[id]
-		full := a.o.MaxInFlight > 0 && a.busy >= a.o.MaxInFlight
 		a.mu.Unlock()
-		if full {
-			return
-		}
 		if runs {
 			continue // one function at a time for a job: the next when that has ended
 		}
@@ -295,151 +302,45 @@ func (a *agent) start() {
 				continue
 			}
 		}
+		has := a.enter(nil)
+		if !has && !spec.Keep {
+			continue
+		}
 		fence := a.leased[id]
 		delete(a.leased, id)
 		n := a.failed[id]
 		a.mu.Lock()
 		a.running[id], a.specs[id] = nil, spec
-		a.busy++
 		a.mu.Unlock()
-		a.wg.Go(func() { a.one(id, fence, n) })
+		a.wg.Go(func() { a.one(id, fence, n, has) })
 	}
 }
 
-// terms returns what counts for a job now: what Spec says, and what it last said of one that is no
-// longer to be picked up; without Spec, what the controller decided from.
-func (a *agent) terms(id string) terms {
-	if a.o.Spec == nil {
-		return func(r *store.Record) (store.Reading, float64) {
-			ttl := cmp.Or(r.TTL, a.o.TTL)
-			if r.Mark != nil && !r.Mark.System {
-				return store.Reading{Time: r.Mark.Time}, ttl
-			}
-			return SystemClock(), ttl
-		}
-	}
-	return func(*store.Record) (store.Reading, float64) {
-		s, ok := a.o.Spec(id)
-		if !ok {
-			a.mu.Lock()
-			s = a.specs[id]
-			a.mu.Unlock()
-		}
-		if s.Clock != nil {
-			return store.Reading{Time: *s.Clock}, s.TTL
-		}
-		return SystemClock(), s.TTL
-	}
-}
-
-// one works under one lease.
-func (a *agent) one(id string, fence int64, failures int) {
-	log := a.o.Log.With(slog.String("job", id), slog.Int64("fence", fence))
-	room := sync.OnceFunc(func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.busy--
-	})
-	e := outcome{id: id}
-	defer func() {
-		room()
-		a.ended <- e
-	}()
-	l, err := pickUp(a.life, a.st, &Lease{engine: a.st, id: id, owner: a.o.Name, fence: fence, terms: a.terms(id)}, a.by)
-	var lost *LostError
-	switch {
-	case errors.As(err, &lost), errors.Is(err, errTaken):
-		log.Debug("not picked up: " + err.Error())
-		return
-	case err != nil:
-		log.Warn("it cannot be picked up yet: " + err.Error())
-		room()
-		a.rest(a.life, faultRest)
-		return
-	}
-	defer l.Close()
-	a.mu.Lock()
-	a.running[id] = l
-	a.mu.Unlock()
-	l.poke() // what came before that was for nobody
-	log.Info("started")
-	ctx, cancel := context.WithCancelCause(l.Context())
-	defer cancel(nil)
-	defer context.AfterFunc(a.drained, func() { cancel(ErrStopping) })()
-	result, err := a.do(ctx, Job{ID: id, Owner: a.o.Name, Fence: fence, Until: l.Until()})
-	room()
-	e.failed = a.conclude(l, log, result, err, failures, context.Cause(ctx) == ErrStopping)
-}
-
-// conclude writes down what came of a function, and reports whether it failed.
-func (a *agent) conclude(l *Lease, log *slog.Logger, result string, err error, failures int, stopped bool) (failed bool) {
-	if l.over() {
-		log.Warn(context.Cause(l.ctx).Error() + "; nothing is written")
-		return false
-	}
-	if err == nil {
-		ctx := a.drained
-		if stopped {
-			var cancel func()
-			ctx, cancel = context.WithTimeout(a.life, lastRest)
-			defer cancel()
-		}
-		var lost *LostError
-		switch err = l.Complete(ctx, result); {
-		case err == nil:
-			log.Info("completed", slog.String("result", brief(result)))
-			return false
-		case errors.As(err, &lost):
-			log.Warn(err.Error() + "; nothing is written")
-			return false
-		}
-		err = fmt.Errorf("its result cannot be stored: %w", err)
-	}
-	if stopped || a.drained.Err() != nil {
-		a.release(l, log, "released: the worker is stopping")
-		return false
-	}
-	rest := a.o.Backoff(failures)
-	log.Warn("failed: "+brief(err.Error()), slog.Duration("backoff", rest))
-	if err := l.note(a.life, "failed", brief(err.Error())); err != nil && !l.over() {
-		log.Warn("the failure could not be noted: " + err.Error())
-	}
-	a.rest(l.ctx, rest)
-	if l.over() {
-		log.Warn(context.Cause(l.ctx).Error())
+// enter takes room for a function, and reports whether it did. It waits for some until l is over or
+// the worker is to stop; not at all without l.
+func (a *agent) enter(l *Lease) bool {
+	if a.room == nil {
 		return true
 	}
-	a.release(l, log, "released")
-	return true
-}
-
-// rest waits, unless ctx is done or the worker is to stop.
-func (a *agent) rest(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-ctx.Done():
+	case a.room <- struct{}{}:
+		return true
+	default:
+	}
+	if l == nil {
+		return false
+	}
+	select {
+	case a.room <- struct{}{}:
+		return true
+	case <-l.ctx.Done():
 	case <-a.stop:
-	case <-timer.C:
 	}
+	return false
 }
 
-func (a *agent) release(l *Lease, log *slog.Logger, text string) {
-	ctx, cancel := context.WithTimeout(a.life, lastRest)
-	defer cancel()
-	if err := l.Release(ctx); err != nil {
-		log.Warn("not released: " + err.Error())
-		return
+func (a *agent) leave() {
+	if a.room != nil {
+		<-a.room
 	}
-	log.Info(text)
-}
-
-// brief is as much of a text as fits into a line of the history.
-func brief(s string) string {
-	const most = 1024
-	s = strings.ToValidUTF8(strings.TrimSpace(s), "\uFFFD")
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
 }

@@ -264,6 +264,39 @@ func TestRunMaxInFlight(t *testing.T) {
 	})
 }
 
+// A lease for which there is no room runs out, or is kept where Spec says so.
+func TestRunNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		for _, id := range []string{"a", "keep", "pass"} {
+			m.lease(t, id, "a", SystemClock(), 30)
+		}
+		stop := start(t, m, Options{Name: "a", MaxInFlight: 1, Spec: func(id string) (Spec, bool) {
+			return Spec{TTL: 30, Keep: id == "keep"}, true
+		}}, func(ctx context.Context, job Job) (string, error) {
+			time.Sleep(100 * time.Second)
+			return "", ctx.Err()
+		})
+		time.Sleep(50 * time.Second)
+		synctest.Wait()
+		now := SystemClock().Time
+		for id, want := range map[string]bool{"a": true, "keep": true, "pass": false} {
+			if r := m.record(id); r.Leased(now) != want {
+				t.Errorf("%s: %+v", id, r.Row)
+			}
+		}
+		time.Sleep(151 * time.Second)
+		synctest.Wait()
+		if r := m.record("keep"); !r.Done || r.Fence != 1 {
+			t.Errorf("%+v", r.Row)
+		}
+		m.lease(t, "b", "a", SystemClock(), 30)
+		m.lease(t, "keep2", "a", SystemClock(), 30)
+		time.Sleep(time.Second)
+		stop() // neither waits for the other
+	})
+}
+
 // On a job's own clock: by what Spec says, and without it by what the controller decided from.
 func TestRunOwnClock(t *testing.T) {
 	for _, with := range []bool{true, false} {
