@@ -102,6 +102,7 @@ var crashEdits = []struct {
 // A crash before any step, at any decision, leaves the user's bytes; the next start comes to exactly
 // the state, file and history, to which a run without a crash comes, and leaves nothing behind.
 func TestSoakCrashPoints(t *testing.T) {
+	t.Parallel()
 	text := "# of the user\r\n" + strings.ReplaceAll(manifest("invoice-42", 100), "\n", "\r\n") +
 		"---\r\nkind: ConfigMap\r\napiVersion: v1\r\n---\r\n" + strings.ReplaceAll(manifest("second", 7), "\n", "\r\n") + "# the end"
 	calm := newRig(t, map[string]string{"sub/a.yaml": text})

@@ -208,12 +208,16 @@ func TestDirectoryUnderWork(t *testing.T) {
 			}
 		},
 	} {
-		t.Run(name, func(t *testing.T) { play(t, newRig(t, nil)) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			play(t, newRig(t, nil))
+		})
 	}
 }
 
 // 10,000 files (500 in the short form) in one git checkout, there and back.
 func TestSoakCheckout(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("git"); err != nil {
 		if os.Getenv("LEASEHOLD_TEST_ALL") != "" {
 			t.Fatal(err)

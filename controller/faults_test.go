@@ -175,6 +175,7 @@ func TestManifestFaults(t *testing.T) {
 				continue
 			}
 			t.Run(step+"/"+errno.Error(), func(t *testing.T) {
+				t.Parallel()
 				const n = 20
 				r := newRig(t, nil)
 				r.flat(n)
@@ -230,6 +231,7 @@ func TestManifestFaults(t *testing.T) {
 // A fault in the instant after a swap, when a save had slipped in: the save is back in its place soon,
 // without a restart.
 func TestFaultAfterSwap(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, map[string]string{"a.yaml": manifest("a", 100)})
 	var once atomic.Bool
 	saved := manifest("a", 150) + "# the user's\n"

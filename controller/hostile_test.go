@@ -70,6 +70,7 @@ var hostileTexts = map[string]string{
 // Whatever stands in names and values, it is a text: refused with a short line where only names may
 // stand, and otherwise kept as it is. Its neighbours are leased, and nothing else happens.
 func TestHostileTexts(t *testing.T) {
+	t.Parallel()
 	files := map[string]string{"a-good.yaml": manifest("a-good", 100), "z-good.yaml": manifest("z-good", 100)}
 	n := 0
 	for kind, text := range hostileTexts {
@@ -131,7 +132,7 @@ func TestHostileTexts(t *testing.T) {
 
 // Manifests of great size are read, decided and written in bounded time and memory, and hold up
 // nothing for long.
-func TestHostileSizes(t *testing.T) {
+func TestSoakHostileSizes(t *testing.T) {
 	many := 10_000
 	if soak(t) > 0 {
 		many = 100_000
@@ -151,6 +152,7 @@ func TestHostileSizes(t *testing.T) {
 		}
 		return b.String()
 	}
+	slowest, most := time.Duration(0), uint64(0)
 	for name, text := range map[string]string{
 		"workers":         workers(""),
 		"suspended":       workers(", suspend: true"),
@@ -186,8 +188,10 @@ func TestHostileSizes(t *testing.T) {
 			}
 			t.Logf("%s, %d KiB: %v, %d MiB allocated, %d MiB from the system", name, len(text)>>10, took.Round(time.Millisecond),
 				(after.TotalAlloc-before.TotalAlloc)>>20, after.Sys>>20)
+			slowest, most = max(slowest, took), max(most, after.Sys)
 		})
 	}
+	t.Logf("manifests with %d workers, reports, mistakes or brackets: %v at most, %d MiB at most", many, slowest.Round(time.Millisecond), most>>20)
 }
 
 // What another user of the machine could plant in a shared directory.
@@ -238,7 +242,8 @@ func TestPlanted(t *testing.T) {
 
 // Links, directories and files take turns in a manifest's place while it is read and written: what
 // they lead to outside is never written.
-func TestSwappedInBetween(t *testing.T) {
+func TestSoakSwappedInBetween(t *testing.T) {
+	t.Parallel()
 	c := newCanary(t)
 	r := newRig(t, map[string]string{"sub/a.yaml": manifest("a", 100)}).start()
 	r.shows("sub/a.yaml", "worker-a 1 130")

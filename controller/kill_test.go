@@ -119,6 +119,7 @@ func (s *saver) look(r *rig, killed bool) *manifests.JobStatus {
 // are whole, no edit is lost, no fence has two owners, no result changes, each report is carried out
 // once, nothing is left behind, and the next one goes on. LEASEHOLD_SOAK makes it long.
 func TestSoakKills(t *testing.T) {
+	t.Parallel()
 	kills, saves, dones := 0, 0, 0
 	begun, long := time.Now(), soak(t)
 	for more := true; more && !t.Failed(); more = time.Since(begun) < long {

@@ -368,6 +368,7 @@ func TestStatusThatHasNoPlace(t *testing.T) {
 // A job whose document goes while its file stays is declared no more after a second; another file
 // that declares it then takes it over, and one that takes it back in time keeps it.
 func TestDocumentGoes(t *testing.T) {
+	t.Parallel()
 	two := manifest("moved", 100) + "---\n" + manifest("stays", 100)
 	r := newRig(t, map[string]string{"a.yaml": two, "b.yaml": manifest("moved", 200)}).start()
 	r.condition("b.yaml", "Accepted", "False DuplicateName")
@@ -407,6 +408,7 @@ func TestDirectoryGoneAtStart(t *testing.T) {
 // Somebody keeps a file open for writing: the last good state of it stands, so its leases go round,
 // and status follows when the file is closed.
 func TestHeldOpen(t *testing.T) {
+	t.Parallel()
 	text := strings.Replace(manifest("sys", 0), "  clock: 0\n  ttl: 30\n", "  ttl: 0.2\n", 1)
 	r := newRig(t, map[string]string{"a.yaml": text}).start()
 	r.until("it is leased", func() bool { return r.status("a.yaml").Owner != "" })
@@ -425,6 +427,7 @@ func TestHeldOpen(t *testing.T) {
 
 // A status that cannot be written does not hold up the leases that it would show.
 func TestUnwritableGoesRound(t *testing.T) {
+	t.Parallel()
 	text := strings.Replace(manifest("sys", 0), "  clock: 0\n  ttl: 30\n", "  ttl: 0.2\n", 1)
 	r := newRig(t, map[string]string{"a.yaml": text})
 	if err := os.Link(r.path("a.yaml"), filepath.Join(t.TempDir(), "second-name")); err != nil {
