@@ -100,7 +100,8 @@ var crashEdits = []struct {
 }
 
 // A crash before any step, at any decision, leaves the user's bytes; the next start comes to exactly
-// the state, file and history, to which a run without a crash comes, and leaves nothing behind.
+// the state, file and history, to which a run without a crash comes, and leaves nothing behind. With
+// LEASEHOLD_SOAK it crashes at every edit.
 func TestSoakCrashPoints(t *testing.T) {
 	t.Parallel()
 	text := "# of the user\r\n" + strings.ReplaceAll(manifest("invoice-42", 100), "\n", "\r\n") +
@@ -152,7 +153,7 @@ func TestSoakCrashPoints(t *testing.T) {
 		t.Errorf("the story ended with %s", got)
 	}
 	if !t.Failed() {
-		t.Logf("crash points: %d, %d of them reached, as if nothing had happened after the next start", points, hits)
+		t.Logf("%d crash points, %d of them reached: after the next start as if nothing had happened", points, hits)
 	}
 }
 

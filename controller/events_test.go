@@ -215,7 +215,7 @@ func TestDirectoryUnderWork(t *testing.T) {
 	}
 }
 
-// 10,000 files (500 in the short form) in one git checkout, there and back.
+// 500 files, with LEASEHOLD_SOAK 10,000, in one git checkout, there and back.
 func TestSoakCheckout(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("git"); err != nil {
@@ -268,5 +268,5 @@ func TestSoakCheckout(t *testing.T) {
 	}
 	i := rand.IntN(20)
 	r.shows(fmt.Sprintf("d%d/0.yaml", i), "worker-b 2 170")
-	t.Logf("git checkout of %d manifests: every status right after %v", n, took)
+	t.Logf("%d manifests by one git checkout, four times: every status right after %v", n, took)
 }

@@ -131,7 +131,7 @@ func TestHostileTexts(t *testing.T) {
 }
 
 // Manifests of great size are read, decided and written in bounded time and memory, and hold up
-// nothing for long.
+// nothing for long. LEASEHOLD_SOAK makes them ten times as large.
 func TestSoakHostileSizes(t *testing.T) {
 	many := 10_000
 	if soak(t) > 0 {
@@ -191,7 +191,7 @@ func TestSoakHostileSizes(t *testing.T) {
 			slowest, most = max(slowest, took), max(most, after.Sys)
 		})
 	}
-	t.Logf("manifests with %d workers, reports, mistakes or brackets: %v at most, %d MiB at most", many, slowest.Round(time.Millisecond), most>>20)
+	t.Logf("%d workers, reports, mistakes or brackets in a manifest: %v at most, %d MiB at most", many, slowest.Round(time.Millisecond), most>>20)
 }
 
 // What another user of the machine could plant in a shared directory.
