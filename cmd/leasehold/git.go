@@ -26,6 +26,11 @@ dirty and pulls conflict. 'git install' sets up a clean filter in the repository
 compares manifests without status; the controller keeps Git's index up to date when it writes.
 
 What a user writes, 'tick' and the reports of workers are changes of the spec, and Git shows them.`,
+		Example: `  # Keep status out of this checkout
+  leasehold git install
+
+  # See what is set up
+  leasehold git status`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}

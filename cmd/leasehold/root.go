@@ -142,6 +142,7 @@ result.`,
 		newVersionCommand(&g),
 	)
 	completeNames(root, &g)
+	fitHelp(root)
 
 	c, err := root.ExecuteContextC(ctx)
 	var exit *exitError
