@@ -122,6 +122,9 @@ func Open(ctx context.Context, dir string, log *slog.Logger) *Index {
 		log.Warn("the directory is in a Git checkout, whose index is not kept up: " + err.Error())
 		return nil
 	case !installed:
+		if _, err := Git(ctx, dir, "check-ignore", "-q", "--", dir); err == nil {
+			return nil // Git does not look here
+		}
 		log.Info("the directory is in a Git checkout; 'leasehold git install' keeps status out of it")
 		return nil
 	}
