@@ -97,7 +97,7 @@ Exit codes: 0 stopped in order; 1 a fault; 2 invalid usage.`,
 	o.flags(cmd)
 	f.IntVar(&o.inFlight, "max-in-flight", 10, "how many commands run at once; 0: no limit")
 	f.DurationVar(&o.drain, "drain", 30*time.Second, "how long commands may go on after the first signal to stop")
-	f.DurationVar(&o.grace, "grace-period", 5*time.Second, "time from SIGTERM to SIGKILL for a command that is to end")
+	f.DurationVar(&o.grace, "grace-period", 5*time.Second, "time from SIGTERM to SIGKILL for a command that is to end; a lost lease leaves a tenth of its ttl at most")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "tell more in the log")
 	_ = cmd.MarkFlagRequired("as")
@@ -249,7 +249,10 @@ func (o *working) job(ctx context.Context, job worker.Job) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	c := command{args: o.command, env: env, stdin: manifest, stderr: o.g.Err, grace: o.grace}
+	c := command{args: o.command, env: env, stdin: manifest, stderr: o.g.Err, grace: o.grace, hurry: o.grace}
+	if spec := doc.Job.Spec; spec.Clock == nil {
+		c.hurry = min(o.grace, worker.Margin(spec.TTL)) // gone before the next worker begins
+	}
 	return c.run(ctx)
 }
 

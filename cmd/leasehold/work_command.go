@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"leasehold.dev/leasehold/store/worker"
 )
 
 // resultLimit is how large a result may be, and how much of the end of standard output is kept.
@@ -25,7 +27,8 @@ type command struct {
 	env    []string
 	stdin  []byte
 	stderr io.Writer
-	grace  time.Duration
+	grace  time.Duration // from TERM to KILL
+	hurry  time.Duration // the same where the lease is lost
 }
 
 // groups are the process groups that run.
@@ -91,7 +94,11 @@ func (c *command) run(ctx context.Context) (result string, err error) {
 	case err = <-exited:
 		signalGroup(cmd.Process, killSignal)
 	case <-ctx.Done():
-		err = c.end(cmd, exited)
+		grace := c.hurry
+		if context.Cause(ctx) == worker.ErrStopping {
+			grace = c.grace
+		}
+		err = end(cmd, exited, grace)
 	}
 	stdout.drain()
 	stderr.drain()
@@ -105,9 +112,9 @@ func (c *command) run(ctx context.Context) (result string, err error) {
 }
 
 // end terminates the process group, and kills what is left of it after the grace period.
-func (c *command) end(cmd *exec.Cmd, exited <-chan error) (err error) {
+func end(cmd *exec.Cmd, exited <-chan error, grace time.Duration) (err error) {
 	signalGroup(cmd.Process, termSignal)
-	deadline := time.NewTimer(c.grace)
+	deadline := time.NewTimer(grace)
 	defer deadline.Stop()
 	look := time.NewTicker(10 * time.Millisecond) // nobody tells of the end of a group
 	defer look.Stop()

@@ -108,9 +108,9 @@ func duration(seconds float64) time.Duration {
 	return time.Duration(seconds * 1e9)
 }
 
-// margin is how long before its end a lease on the system clock is no longer trusted, so that what
+// Margin is how long before its end a lease on the system clock is no longer trusted, so that what
 // was started can be stopped before another worker begins.
-func margin(ttl float64) time.Duration { return min(duration(ttl/10), 5*time.Second) }
+func Margin(ttl float64) time.Duration { return min(duration(ttl/10), 5*time.Second) }
 
 // left is how long the lease can be trusted. On a clock of the job's own no time passes by itself.
 func (l *Lease) left() time.Duration {
@@ -119,7 +119,7 @@ func (l *Lease) left() time.Duration {
 	if !l.at.System {
 		return math.MaxInt64
 	}
-	trust := duration(l.ttl) - margin(l.ttl)
+	trust := duration(l.ttl) - Margin(l.ttl)
 	now := time.Now()
 	// The monotonic clock stands still while a machine sleeps; the system clock may be put back.
 	return min(trust-now.Sub(l.start), trust-now.Round(0).Sub(l.start.Round(0)))
