@@ -55,20 +55,6 @@ type Manifest struct {
 	snapshot manifests.Snapshot
 }
 
-// Options of a controller. The zero value of each is a default.
-type Options struct {
-	Log    *slog.Logger
-	Now    func() time.Time // the system clock
-	DryRun bool             // decide, tell, and change nothing
-	// Jumps calls jumped whenever the system clock was set, until ctx is done. The default asks the
-	// kernel, where it tells.
-	Jumps func(ctx context.Context, jumped func())
-	// Before, where set, is called with the name of each step of a pass, and with the key, before it
-	// is taken. An error ends the pass in place of the step. Tests fail, stop or meddle there.
-	Before func(step, key string) error
-	Hooks  Hooks
-}
-
 // Controller reconciles the manifests of a source with a store.
 type Controller struct {
 	source Source

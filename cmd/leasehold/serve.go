@@ -112,8 +112,7 @@ func (s *serving) url() string {
 func (s *serving) run(ctx context.Context, g *globals, dir string, db *sqlite.DB, logger *slog.Logger) error {
 	server := &http.Server{
 		Handler:           s.handler(ctx, g, dir, db),
-		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       30 * time.Second,
+		ReadHeaderTimeout: 10 * time.Second, // no ReadTimeout: it would end a stream
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    32 << 10,
 		ErrorLog:          log.New(serverLog{logger}, "", 0),

@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"context"
+	"log/slog"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
@@ -8,6 +10,20 @@ import (
 	"leasehold.dev/leasehold/manifests"
 	"leasehold.dev/leasehold/store"
 )
+
+// Options of a controller. The zero value of each is a default.
+type Options struct {
+	Log    *slog.Logger
+	Now    func() time.Time // the system clock
+	DryRun bool             // decide, tell, and change nothing
+	// Jumps calls jumped whenever the system clock was set, until ctx is done. The default asks the
+	// kernel, where it tells.
+	Jumps func(ctx context.Context, jumped func())
+	// Before, where set, is called with the name of each step of a pass, and with the key, before it
+	// is taken. An error ends the pass in place of the step. Tests fail, stop or meddle there.
+	Before func(step, key string) error
+	Hooks  Hooks
+}
 
 // Hooks are called as things happen, by many goroutines. Those that are nil are not.
 type Hooks struct {
