@@ -136,8 +136,8 @@ func TestFilterIsQuick(t *testing.T) {
 		})).observe(document.getElementById("live"), { subtree: true, childList: true, attributes: true, characterData: true });
 		0`))
 	b.until("live", `document.querySelector("#connection").dataset.state === "live" && document.body.innerText.includes("5,000")`)
-	b.run(chromedp.KeyEvent("/"))
-	b.until("the filter by keyboard", `document.activeElement.id === "filter" && document.activeElement.value === ""`)
+	b.run(js(`dispatchEvent.call(document.body, new KeyboardEvent("keydown", { key: "/", bubbles: true }))`))
+	b.until("the filter by keyboard", `document.activeElement.id === "filter"`)
 	best := 1e9
 	for round := range 3 { // the machine may be busy with something else
 		b.run(js("took.length = 0; document.querySelector('#filter').value = ''; 0"))
