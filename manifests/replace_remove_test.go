@@ -109,7 +109,7 @@ func testSaveWhileRemoving(t *testing.T, mode, step string, sv saver) {
 	hit := fired
 	tree.graves.mu.Unlock()
 	if !hit {
-		t.Skip("this step was not taken")
+		return // this step is not taken in this mode
 	}
 	if err != nil && !errors.Is(err, ErrChanged) && !errors.Is(err, ErrBusy) {
 		t.Error(err)
