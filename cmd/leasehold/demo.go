@@ -95,6 +95,9 @@ func demoScenes() []scene {
 }
 
 func demo(ctx context.Context, g *globals, keep bool) (err error) {
+	// The controller tells its decisions beside us.
+	g = &globals{streams: g.streams, dir: g.dir, store: g.store}
+	g.Out = &lockedWriter{w: g.Out}
 	dir, err := os.MkdirTemp("", "leasehold-demo-")
 	if err != nil {
 		return err
