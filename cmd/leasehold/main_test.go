@@ -27,11 +27,18 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:       *update,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
+		Setup:               atOnce,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"code":  code,
 			"await": await,
 		},
 	})
+}
+
+// atOnce lets programs under the race detector end at once; otherwise each waits for a second.
+func atOnce(env *testscript.Env) error {
+	env.Setenv("GORACE", os.Getenv("GORACE"))
+	return nil
 }
 
 // code runs a program and demands its exit code: code 3 leasehold store claim ...

@@ -37,7 +37,7 @@ func TestReadme(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "tour.txtar"), []byte(script.String()+files.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	testscript.Run(t, testscript.Params{Dir: dir, Cmds: map[string]func(*testscript.TestScript, bool, []string){
+	testscript.Run(t, testscript.Params{Dir: dir, Setup: atOnce, Cmds: map[string]func(*testscript.TestScript, bool, []string){
 		"await": await,
 		"shows": shows,
 	}})
