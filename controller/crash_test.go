@@ -152,6 +152,9 @@ func TestSoakCrashPoints(t *testing.T) {
 	if got := summary(calm.status("sub/a.yaml")); got != "worker-a 3 170 done by a" && !t.Failed() {
 		t.Errorf("the story ended with %s", got)
 	}
+	if hits != points {
+		t.Errorf("only %d of %d crash points were reached", hits, points)
+	}
 	if !t.Failed() {
 		t.Logf("%d crash points, %d of them reached: after the next start as if nothing had happened", points, hits)
 	}

@@ -332,3 +332,59 @@ func TestDatabaseAfterCrash(t *testing.T) {
 		t.Errorf("after the crash: %s", got)
 	}
 }
+
+// The database is lost, and later a copy from before the loss is put back: what the store in between
+// has shown, which the copy cannot know, counts once the copy has been told of that store.
+func TestCopyFromBeforeALoss(t *testing.T) {
+	r := newRig(t, map[string]string{"a.yaml": manifest("j", 100), "b.yaml": manifest("k", 100)})
+	r.once()
+	copied, err := os.ReadFile(r.database())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(r.database()); err != nil {
+		t.Fatal(err)
+	}
+	r.once()
+	r.shows("a.yaml", "worker-a 1002 130")
+	r.edit("b.yaml", "name: worker-a\n", "name: worker-a\n    complete: {fence: 1002, result: paid}\n")
+	r.once()
+	r.shows("b.yaml", "worker-a 1002 130 done paid")
+	between, _ := parseStamp(r.status("a.yaml").Store)
+	if err := os.WriteFile(r.database(), copied, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.open()
+	if err := r.db.Succeed(t.Context(), between.Identity); err != nil {
+		t.Fatal(err)
+	}
+	r.source.Close()
+	r.db.Close()
+	r.once()
+	if s := r.status("a.yaml"); *s.Fence <= 1002+store.Jump {
+		t.Errorf("a fence came back: %s", summary(s))
+	}
+	if s := r.status("b.yaml"); conditionOf(s, "RestoreNeeded") == "" || *s.Result != "paid" {
+		t.Errorf("a completion was forgotten: %s", summary(s))
+	}
+}
+
+// A completion that a strange status shows counts even where its fence cannot be believed, and what
+// was not believed is said in every pass.
+func TestStrangeFences(t *testing.T) {
+	r := newRig(t, map[string]string{
+		"a.yaml": manifest("none", 100, "status: {done: true, result: r, store: 0ther000/3}\n"),
+		"b.yaml": manifest("large", 100, "status: {fence: 9223372036854775806, store: 0ther000/3}\n"),
+	})
+	for range 2 {
+		r.once()
+		r.shows("a.yaml", " 0 done r")
+		if conditionOf(r.status("a.yaml"), "RestoreNeeded") == "" {
+			t.Error("a completed job is leased again")
+		}
+		r.shows("b.yaml", "worker-a 1 130")
+		if m := r.status("b.yaml").Conditions[0].Message; !strings.Contains(m, "2^62") {
+			t.Errorf("Accepted says %q", m)
+		}
+	}
+}

@@ -47,6 +47,8 @@ func narrate(before, after *store.Record, events []store.Event) []line {
 				say(slog.LevelInfo, "%s took over, fence %d until %s; %s let its lease run out at %s", e.Owner, e.Fence, until, is.Owner, ended)
 			}
 			is.Owner, is.Fence, is.Until = e.Owner, e.Fence, e.Until
+		case "reset":
+			say(slog.LevelInfo, "its clock begins anew at %s: %s", moment(*e.Clock, system), e.Message)
 		case "renewed":
 			say(slog.LevelInfo, "%s renewed fence %d until %s", e.Owner, e.Fence, until)
 			is.Until = e.Until

@@ -82,7 +82,7 @@ func (c *Controller) reconcile(ctx context.Context, key string) (pass, error) {
 		}
 	}
 	c.remember(m, p)
-	if !m.Settled {
+	if !m.Settled && !c.opt.DryRun {
 		p.after, p.unsettled = sooner(p.after, settling), true
 	}
 	if len(statuses) > 0 && !c.opt.DryRun {

@@ -69,7 +69,14 @@ func decide(r *store.Record, s subject) (outcome, error) {
 	if s.job == nil {
 		return s.frozen(r), nil
 	}
-	v := view{subject: s, Record: r, note: note}
+	hash := s.job.Spec.Hash()
+	switch {
+	case note != "":
+		r.Remark = note
+	case r.SpecHash != "" && r.SpecHash != hash:
+		r.Remark = "" // it was about what stood beside the spec before
+	}
+	v := view{subject: s, Record: r}
 	r.Enqueue()
 	v.now, v.ok = r.Observe(s.reading())
 	if v.ok {
@@ -80,7 +87,7 @@ func decide(r *store.Record, s subject) (outcome, error) {
 			return outcome{}, err
 		}
 	}
-	r.SpecHash, r.TTL = s.job.Spec.Hash(), s.job.Spec.TTL
+	r.SpecHash, r.TTL = hash, s.job.Spec.TTL
 	return v.conclude(before), nil
 }
 
@@ -109,27 +116,32 @@ func heed(r *store.Record, s subject) (note string, err error) {
 				return "", nil
 			}
 			former = true
-			why = "the database was restored from a copy older than the status"
+			if why = "the database was restored from a copy older than the status"; f.Revision < 0 {
+				why = "store " + f.Identity + " stood here before"
+			}
 		}
 	}
 	if r.Known && !former {
 		return "", nil
 	}
-	if s.shown.Fence == nil || *s.shown.Fence < 0 {
-		return "", nil
+	var fence int64
+	if s.shown.Fence != nil {
+		fence = max(*s.shown.Fence, 0)
 	}
-	fence := *s.shown.Fence
 	if fence > largestShown {
-		return fmt.Sprintf("the fence %d in the status of store %s is above 2^62 and was ignored", fence, named.Identity), nil
+		note = fmt.Sprintf("the fence %d in the status of store %s is above 2^62 and was ignored", fence, named.Identity)
+		fence = 0
 	}
-	r.Raise(fence+store.Jump, why)
+	if fence > 0 {
+		r.Raise(fence+store.Jump, why)
+	}
 	if s.shown.Done != nil && *s.shown.Done && !r.Done {
 		r.Restore = &store.Restore{Owner: s.shown.Owner, Fence: fence}
 		if s.shown.Result != nil {
 			r.Restore.Result = *s.shown.Result
 		}
 	}
-	return "", nil
+	return note, nil
 }
 
 func (s subject) reading() store.Reading {
@@ -173,8 +185,7 @@ type view struct {
 	subject
 	*store.Record
 	now     float64
-	ok      bool   // the clock has not regressed
-	note    string // a remark for Accepted
+	ok      bool // the clock has not regressed
 	waiting waiting
 }
 
@@ -313,7 +324,7 @@ func (v *view) conditions() []manifests.Condition {
 		cs = append(cs, condition(kind, status, reason, message))
 	}
 	if v.job != nil {
-		add(manifests.ConditionAccepted, true, "Accepted", cmp.Or(v.note, "the manifest is valid"))
+		add(manifests.ConditionAccepted, true, "Accepted", cmp.Or(v.Remark, "the manifest is valid"))
 	} else {
 		add(manifests.ConditionAccepted, false, "Invalid", v.problem)
 	}

@@ -21,7 +21,7 @@ func clonePtr[T any](p *T) *T {
 
 // IsZero reports whether nothing is remembered.
 func (m *Memory) IsZero() bool {
-	return m.Mark == nil && m.Observed == 0 && m.SpecHash == "" && m.Restore == nil && m.Trouble == "" &&
+	return m.Mark == nil && m.Observed == 0 && m.SpecHash == "" && m.Restore == nil && m.Trouble == "" && m.Remark == "" &&
 		m.TTL == 0 && m.Pickup == nil &&
 		len(m.Reports) == 0 && len(m.Beats) == 0 && len(m.Conditions) == 0
 }

@@ -67,6 +67,7 @@ type Memory struct {
 	Conditions []Condition        `json:"conditions,omitempty"` // since when each has its value
 	Restore    *Restore           `json:"restore,omitempty"`    // set while RestoreNeeded
 	Trouble    string             `json:"trouble,omitempty"`    // why the status cannot be written
+	Remark     string             `json:"remark,omitempty"`     // on what was found in a status and not believed
 }
 
 // Clone returns a copy that shares nothing with m.
@@ -223,7 +224,7 @@ func (r *Record) Release(owner string, fence int64) (Verdict, error) {
 		return Verdict{}, err
 	}
 	if reason := r.holds(owner, fence, math.Inf(-1)); reason != "" {
-		r.note(Event{Verb: "release", Reason: reason, Owner: owner, Fence: fence, Message: r.standing()})
+		r.note(Event{Verb: "release", Reason: reason, Owner: owner, Fence: fence, Message: r.standing(reason)})
 		return r.current(reason), nil
 	}
 	r.endLease("released", nil, "")
@@ -266,16 +267,20 @@ func (r *Record) current(reason Reason) Verdict {
 }
 
 func (r *Record) refuse(verb string, reason Reason, owner string, fence int64, now float64) Verdict {
-	r.note(Event{Verb: verb, Reason: reason, Owner: owner, Fence: fence, Clock: &now, Message: r.standing()})
+	r.note(Event{Verb: verb, Reason: reason, Owner: owner, Fence: fence, Clock: &now, Message: r.standing(reason)})
 	return r.current(reason)
 }
 
 // standing says what is current, for the history. It leaves out until, which moves with every
 // renewal, so that repeats fold.
-func (r *Record) standing() string {
+func (r *Record) standing(reason Reason) string {
 	switch {
 	case !r.Exists:
 		return ""
+	case reason == Expired:
+		return fmt.Sprintf("the lease of fence %d had run out", r.Fence)
+	case r.Fence == 0:
+		return "no fence had been handed out"
 	case r.Done:
 		return fmt.Sprintf("%s has completed it with fence %d", r.Owner, r.Fence)
 	case r.Owner == "":

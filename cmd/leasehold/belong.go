@@ -9,11 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 
 	"leasehold.dev/leasehold/manifests"
-	"leasehold.dev/leasehold/store"
 	"leasehold.dev/leasehold/store/sqlite"
 )
 
@@ -24,19 +22,27 @@ func makeStateDir(dir string) error {
 	for d := dir; !isDir(d) && d != filepath.Dir(d); d = filepath.Dir(d) {
 		missing = append(missing, d)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil || runtime.GOOS == "windows" {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
 	for _, d := range missing {
-		parent, err := os.Open(filepath.Dir(d))
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(parent.Sync(), parent.Close()); err != nil {
+		if err := syncDir(filepath.Dir(d)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// syncDir brings the names in a directory to disk.
+func syncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // nested refuses a directory above or below one that has its own state: two controllers would
@@ -128,26 +134,55 @@ func bind(ctx context.Context, db *sqlite.DB, dir string) error {
 		return err
 	}
 	other, err := db.Directory(ctx)
-	if err != nil || other == dir {
+	if err != nil {
 		return err
 	}
 	// A directory that was moved, with its store or away from it, goes on where it was.
+	elsewhere := other != "" && other != dir
 	home := filepath.Dir(db.Path()) == filepath.Join(dir, stateName)
-	if other != "" && !home && isDir(other) {
+	if elsewhere && !home && isDir(other) {
 		return fmt.Errorf("the store %s belongs to the directory %s, not to %s; use another one with --store", db.Path(), other, dir)
 	}
-	if other != "" {
-		if err := adopt(ctx, db, dir); err != nil {
-			return err
-		}
+	if err := succeed(ctx, db, dir, elsewhere); err != nil || other == dir {
+		return err
 	}
 	return db.BindDirectory(ctx, dir)
 }
 
-// adopt takes the fences of the manifests' status into a store that was another directory's until
-// now, and may be another installation's that was put here: a job that both know goes on above both.
-// A controller alone would take such a status for a copied one, which means nothing.
-func adopt(ctx context.Context, db *sqlite.DB, dir string) error {
+// succeed lets the store know of those that stood in its place before: the one that is named beside
+// the database, and, if the store was another directory's until now, those that statuses name. What
+// their statuses show is then later than the store, and no fence or completion of theirs is lost. Any
+// other status of a strange store on a job that this one knows is a falsified one.
+func succeed(ctx context.Context, db *sqlite.DB, dir string, elsewhere bool) error {
+	mark := db.Path() + ".identity"
+	before := map[string]bool{}
+	text, err := os.ReadFile(mark)
+	if err == nil {
+		before[strings.TrimSpace(string(text))] = true
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if elsewhere {
+		if err := named(dir, before); err != nil {
+			return err
+		}
+	}
+	delete(before, "")
+	for identity := range before {
+		if err := db.Succeed(ctx, identity); err != nil {
+			return err
+		}
+	}
+	stamp, err := db.Stamp(ctx)
+	if err != nil || before[stamp.Identity] && len(before) == 1 {
+		return err
+	}
+	// Only now: a crash before it finds the old mark again.
+	return writeSynced(mark, stamp.Identity+"\n")
+}
+
+// named adds the identities of the stores that the statuses in dir name.
+func named(dir string, identities map[string]bool) error {
 	tree, err := manifests.OpenTree(dir, "")
 	if err != nil {
 		return err
@@ -158,26 +193,28 @@ func adopt(ctx context.Context, db *sqlite.DB, dir string) error {
 			return nil // the controller tells of it
 		}
 		for _, d := range manifests.Decode(path, snap.Data).Docs {
-			if d.ID == "" || d.Status == nil || d.Status.Fence == nil || *d.Status.Fence > 1<<62 {
-				continue
-			}
-			identity, _, ok := strings.Cut(d.Status.Store, "/")
-			if !ok {
-				continue
-			}
-			_, err := db.Update(ctx, []string{d.ID}, func(rs []*store.Record) error {
-				r := rs[0]
-				known := func(s store.Stamp) bool { return s.Identity == identity }
-				if !r.Known || known(r.Stamp) || slices.ContainsFunc(r.Former, known) {
-					return nil // the controller knows what to do
-				}
-				r.Raise(*d.Status.Fence+store.Jump, "the status is of store "+identity+", and this one was another directory's until now")
-				return nil
-			})
-			if err != nil {
-				return err
+			if d.Status != nil {
+				identity, _, _ := strings.Cut(d.Status.Store, "/")
+				identities[identity] = true
 			}
 		}
 		return nil
 	})
+}
+
+// writeSynced puts text in the place of a file, on disk before it returns.
+func writeSynced(path, text string) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+		return err
+	}
+	return syncDir(filepath.Dir(path))
 }

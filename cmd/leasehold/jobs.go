@@ -188,12 +188,16 @@ func changeOnce(tree *manifests.Tree, id string, edits func(*found) ([]manifests
 	if err != nil {
 		return nil, err
 	}
+	edited := manifests.Decode(at.path, next)
+	if d := edited.Docs[at.doc]; d.Job == nil && at.Doc().Job != nil {
+		return nil, usageError("the manifest would not be accepted: %w", d.Errors[0])
+	}
 	if string(next) != string(at.snap.Data) {
 		if at.snap, err = tree.Replace(at.path, at.snap, next); err != nil {
 			return nil, err
 		}
 	}
-	at.file = manifests.Decode(at.path, next)
+	at.file = edited
 	return at, nil
 }
 

@@ -210,7 +210,16 @@ func (r *reporting) report(ctx context.Context, name string, p store.Report, whe
 			}
 			value = manifests.Renew{Fence: p.Fence, Time: p.Time}
 		}
-		return []manifests.Edit{{Path: []any{"spec", "workers", i, string(p.Verb)}, Value: value}}, nil
+		edits := []manifests.Edit{{Path: []any{"spec", "workers", i, string(p.Verb)}, Value: value}}
+		// A worker that has given a fence back and then completes with it, or the reverse: the manifest
+		// cannot say both, and the report that has its verdict makes room.
+		switch {
+		case p.Verb == store.VerbComplete && w.Release != nil && w.Release.Fence == p.Fence && judged(at.Doc().Status, w.Name, store.VerbRelease, p.Fence):
+			edits = append(edits, manifests.Edit{Path: []any{"spec", "workers", i, string(store.VerbRelease)}})
+		case p.Verb == store.VerbRelease && w.Complete != nil && w.Complete.Fence == p.Fence && judged(at.Doc().Status, w.Name, store.VerbComplete, p.Fence):
+			edits = append(edits, manifests.Edit{Path: []any{"spec", "workers", i, string(store.VerbComplete)}})
+		}
+		return edits, nil
 	}, nil, func(rec *store.Record) error {
 		what := fmt.Sprintf("%s/%s %s by %s with fence %d", resource, rec.ID, p.Verb, p.Worker, p.Fence)
 		i := slices.IndexFunc(rec.Reports, p.Same)
@@ -231,6 +240,13 @@ func (r *reporting) report(ctx context.Context, name string, p store.Report, whe
 		}
 		fmt.Fprintf(r.g.Out, "%s accepted\n", what)
 		return nil
+	})
+}
+
+// judged reports whether a status shows a verdict on a worker's report.
+func judged(status *manifests.JobStatus, worker string, verb store.Verb, fence int64) bool {
+	return status != nil && slices.ContainsFunc(status.Workers, func(w manifests.WorkerStatus) bool {
+		return w.Name == worker && w.Report == string(verb) && w.Fence == fence
 	})
 }
 

@@ -69,6 +69,20 @@ func (db *DB) Rotate(ctx context.Context) (stamp store.Stamp, err error) {
 	return stamp, err
 }
 
+// Succeed notes that the store stands in the place of another one: whatever a status of that one shows
+// is later than this store. A store of which it has been told before stays as it is.
+func (db *DB) Succeed(ctx context.Context, identity string) error {
+	return db.submit(ctx, &request{solo: func(s *session) error {
+		return db.write(s, func(m meta) ([]store.Event, error) {
+			db.formerOf = ""
+			if identity == m.stamp.Identity {
+				return nil, nil
+			}
+			return nil, s.run(`INSERT OR IGNORE INTO leasehold_former(identity, revision) VALUES(?1, -1)`, identity)
+		})
+	}})
+}
+
 // Directory returns the directory to which the store belongs; empty if none has been named.
 func (db *DB) Directory(ctx context.Context) (dir string, err error) {
 	err = db.query(ctx, "SELECT directory FROM leasehold_meta", func(row []driver.Value) error {
