@@ -167,15 +167,20 @@ func succeed(ctx context.Context, db *sqlite.DB, dir string, elsewhere bool) err
 			return err
 		}
 	}
+	stamp, err := db.Stamp(ctx)
+	if err != nil {
+		return err
+	}
+	known := before[stamp.Identity]
+	delete(before, stamp.Identity)
 	delete(before, "")
+	if known && len(before) == 0 {
+		return nil
+	}
 	for identity := range before {
 		if err := db.Succeed(ctx, identity); err != nil {
 			return err
 		}
-	}
-	stamp, err := db.Stamp(ctx)
-	if err != nil || before[stamp.Identity] && len(before) == 1 {
-		return err
 	}
 	// Only now: a crash before it finds the old mark again.
 	return writeSynced(mark, stamp.Identity+"\n")
