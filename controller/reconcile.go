@@ -121,7 +121,9 @@ func heed(r *store.Record, s subject) (note string, err error) {
 			}
 		}
 	}
-	if r.Known && !former {
+	// A row that some program has put there, and for which nothing was ever decided, knows nothing.
+	bare := r.High == 0 && r.Mark == nil && !r.Done
+	if r.Known && !bare && !former {
 		return "", nil
 	}
 	var fence int64

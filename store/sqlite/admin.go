@@ -117,6 +117,13 @@ func (db *DB) Changes(ctx context.Context) (ids []string, all bool, err error) {
 		if db.follows && version == db.version {
 			return nil
 		}
+		m, err := s.readMeta()
+		if err != nil {
+			return err
+		}
+		if err := db.witness(m.stamp, db.newest()); err != nil {
+			return err
+		}
 		if !db.follows {
 			db.cache = nil
 			if err := s.run("UPDATE leasehold_meta SET readers = readers + 1"); err != nil {

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"database/sql/driver"
+	"fmt"
 
 	"leasehold.dev/leasehold/store"
 )
@@ -37,14 +38,39 @@ func (db *DB) refresh(s *session) error {
 		}
 		db.formerOf = m.stamp.Identity
 	}
+	if err := db.witness(m.stamp, db.newest()); err != nil {
+		return err
+	}
 	db.meta, db.cachedAt = m, version
 	db.cache = map[string]*entry{}
+	return nil
+}
+
+// newest is the latest state that this process knows to have been committed.
+func (db *DB) newest() store.Stamp {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.known
+}
+
+// witness compares the state that the file has with one that it had: it is ErrLost if the file has
+// gone back, which is what a copy that is put back in place looks like. Otherwise it is remembered.
+func (db *DB) witness(now, before store.Stamp) error {
+	if now.Revision < before.Revision {
+		return fmt.Errorf("%w: it has gone back from revision %d to %d", store.ErrLost, before.Revision, now.Revision)
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if now.Revision > db.known.Revision {
+		db.known = now
+	}
 	return nil
 }
 
 // keep makes what a transaction on ids has committed, or left as it was, the state of the cache.
 func (db *DB) keep(ids []string, stamp store.Stamp) {
 	db.meta.stamp = stamp
+	_ = db.witness(stamp, store.Stamp{})
 	for _, id := range ids {
 		e := db.cache[id]
 		size := len(e.memory)

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -74,5 +75,64 @@ func TestLooksDropNoLock(t *testing.T) {
 	}
 	if !strings.Contains(string(out), "database is locked") {
 		t.Errorf("the lock was gone:\n%s", out)
+	}
+}
+
+// A copy that is put back in place, as SQLite's backup does it, leaves the file the same file. Whoever
+// has it open sees that it has gone back, and decides nothing more.
+func TestGoneBackInPlace(t *testing.T) {
+	for _, look := range []string{"update", "view", "changes"} {
+		t.Run(look, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "jobs.db")
+			db := open(t, path)
+			for _, id := range []string{"a", "b", "c"} {
+				if _, err := db.Enqueue(t.Context(), id); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, _, err := db.Changes(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			other, err := sql.Open("sqlite", "file:"+path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer other.Close()
+			if _, err := other.Exec("UPDATE leasehold_meta SET revision = revision - 2"); err != nil {
+				t.Fatal(err)
+			}
+			switch look {
+			case "update":
+				_, err = db.Claim(t.Context(), "a", "w", 0, 10)
+			case "view":
+				_, _, err = db.State(t.Context(), "a")
+			case "changes":
+				_, _, err = db.Changes(t.Context())
+			}
+			if !errors.Is(err, store.ErrLost) {
+				t.Errorf("got %v", err)
+			}
+			if _, err := db.Enqueue(t.Context(), "d"); !errors.Is(err, store.ErrLost) {
+				t.Errorf("and then %v", err)
+			}
+		})
+	}
+}
+
+// A row number of -1 is what a trigger sees where none was given: a job that had it would keep every
+// other out.
+func TestRowNumberMinusOne(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "jobs.db")
+	db := open(t, path)
+	other, err := sql.Open("sqlite", "file:"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if _, err := other.Exec("INSERT INTO jobs(rowid, id) VALUES(-1, 'neg')"); err == nil {
+		t.Error("accepted")
+	}
+	if created, err := db.Enqueue(t.Context(), "y"); err != nil || !created {
+		t.Error(created, err)
 	}
 }

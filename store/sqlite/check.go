@@ -108,7 +108,7 @@ func (db *DB) check(ctx context.Context, r *Report, each func(*store.Record)) er
 	for _, name := range wrong {
 		r.add("the trigger %s is missing or altered, so that other programs could break the rules; leasehold store init puts it right", name)
 	}
-	q := query{rows}
+	q := query{each: rows}
 	if r.Stamp, r.Former, err = q.meta(); err != nil {
 		return err
 	}

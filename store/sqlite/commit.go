@@ -298,6 +298,9 @@ func (db *DB) write(s *session, f func(meta) ([]store.Event, error)) (err error)
 	if err != nil {
 		return err
 	}
+	if err := db.witness(m.stamp, db.newest()); err != nil {
+		return err
+	}
 	if _, err := s.mark.exec(); err != nil {
 		return err
 	}

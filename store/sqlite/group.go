@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -192,7 +193,7 @@ func (db *DB) run(batch []*request) {
 			r.err = db.fault(err)
 		}
 	}
-	if db.files.lost() {
+	if errors.Is(batch[0].err, store.ErrLost) || db.files.lost() {
 		db.mu.Lock()
 		db.lost = true
 		db.mu.Unlock()

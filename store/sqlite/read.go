@@ -85,6 +85,7 @@ func (db *DB) List(ctx context.Context, f func(store.Row) error) error {
 // query reads within a snapshot.
 type query struct {
 	each func(query string, f func(row []driver.Value) error, args ...driver.Value) error
+	seen func(store.Stamp) error // judges the state that is read; may be nil
 }
 
 func (q query) meta() (stamp store.Stamp, former []store.Stamp, err error) {
@@ -93,6 +94,9 @@ func (q query) meta() (stamp store.Stamp, former []store.Stamp, err error) {
 		stamp.Revision, _ = row[1].(int64)
 		return nil
 	})
+	if err == nil && q.seen != nil {
+		err = q.seen(stamp)
+	}
 	if err != nil {
 		return stamp, nil, err
 	}
@@ -117,7 +121,7 @@ func (db *DB) snapshot(ctx context.Context, f func(query) error) error {
 				}
 				defer st.stmt.Close()
 				return st.each(f, args...)
-			}})
+			}, nil})
 		}})
 	}
 	db.mu.Lock()
@@ -129,14 +133,15 @@ func (db *DB) snapshot(ctx context.Context, f func(query) error) error {
 	case lost:
 		return store.ErrLost
 	}
+	before := db.newest()
 	tx, err := db.reader.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err == nil {
 		err = f(query{func(text string, f func([]driver.Value) error, args ...driver.Value) error {
 			return scanAll(ctx, tx, text, f, args)
-		}})
+		}, func(now store.Stamp) error { return db.witness(now, before) }})
 		tx.Rollback()
 	}
-	if db.files.lost() {
+	if errors.Is(err, store.ErrLost) || db.files.lost() {
 		db.mu.Lock()
 		db.lost = true
 		db.mu.Unlock()

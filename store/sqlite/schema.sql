@@ -71,7 +71,7 @@ BEGIN
   SELECT CASE
     WHEN typeof(NEW.fence) NOT IN ('integer', 'null') OR NEW.fence < 0
     THEN RAISE(ABORT, 'leasehold: fence must be a whole number, 0 or more')
-    WHEN EXISTS (SELECT 1 FROM jobs WHERE rowid = NEW.rowid AND id IS NOT NEW.id)
+    WHEN NEW.rowid <> -1 AND EXISTS (SELECT 1 FROM jobs WHERE rowid = NEW.rowid AND id IS NOT NEW.id) -- -1: none was given
     THEN RAISE(ABORT, 'leasehold: the row number belongs to another job')
   END;
 END;
@@ -82,6 +82,7 @@ END;
 CREATE TRIGGER leasehold_after_insert AFTER INSERT ON jobs
 WHEN NEW.id IS NOT NULL
 BEGIN
+  SELECT RAISE(ABORT, 'leasehold: the row number -1 is not to be had') WHERE NEW.rowid = -1;
   INSERT INTO leasehold_history(at, id, verb, owner, fence, until, actor)
   SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER), NEW.id, 'enqueued', COALESCE(NEW.owner, ''), NEW.fence,
     COALESCE(NEW.until, 0), 'sql'
@@ -108,8 +109,8 @@ BEGIN
     WHEN OLD.done IS NOT 0 AND (NEW.done IS NOT OLD.done OR NEW.result IS NOT OLD.result OR NEW.owner IS NOT OLD.owner
       OR NEW.fence IS NOT OLD.fence OR NEW.until IS NOT OLD.until)
     THEN RAISE(ABORT, 'leasehold: the job is done and cannot change')
-    WHEN NEW.fence IS OLD.fence AND NEW.owner IS NOT OLD.owner AND NEW.owner IS NOT NULL AND NEW.owner IS NOT
-      (SELECT holder FROM leasehold_memory WHERE id = NEW.id) AND (SELECT writer FROM leasehold_meta) = 0
+    WHEN NEW.fence IS OLD.fence AND NEW.owner IS NOT OLD.owner AND NEW.owner IS NOT NULL
+      AND (SELECT writer FROM leasehold_meta) = 0
     THEN RAISE(ABORT, 'leasehold: a new owner needs a new fence')
     WHEN NEW.fence IS OLD.fence THEN NULL
     WHEN typeof(NEW.fence) <> 'integer' OR NEW.fence < 0

@@ -83,6 +83,7 @@ type DB struct {
 	origin    string        // names db in the feed
 
 	mu       sync.Mutex
+	known    store.Stamp // the latest state that this process has seen
 	queue    []*request
 	led      bool // somebody leads
 	closed   bool
