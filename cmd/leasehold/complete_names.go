@@ -25,6 +25,7 @@ func completeNames(root *cobra.Command, g *globals) {
 		}
 		for flag, f := range map[string]cobra.CompletionFunc{
 			"worker": workerNames(g),
+			"as":     workerNames(g), // of work
 			"for":    forValues(g, name),
 			"output": cobra.FixedCompletions(strings.Split(formats, ", "), cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp),
 			"types":  cobra.FixedCompletions([]string{"Normal", "Warning"}, cobra.ShellCompDirectiveNoFileComp),

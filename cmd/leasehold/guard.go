@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"os/exec"
@@ -55,7 +56,7 @@ The fences are kept in a SQLite file, in the table leasehold_guard; programs tha
 file can check them there, in the transaction that writes.
 
 Exit codes: that of COMMAND; 3 the fence is stale; 4 R was in use for longer than --wait; 2 invalid usage;
-1 a fault; 126 COMMAND cannot be run; 128 and the signal that ended it.`,
+1 a fault; 126 COMMAND cannot be run; 127 there is no COMMAND; 128 and the signal that ended it.`,
 		Example: `  # In a command of leasehold work, which knows the fence
   leasehold guard --resource ledger.csv -- sh -c 'echo 42,paid >> ledger.csv'
 
@@ -109,8 +110,11 @@ func (o *guarding) path() (string, error) {
 
 func (o *guarding) run(ctx context.Context) error {
 	program, err := exec.LookPath(o.command[0])
-	if err != nil {
-		return &exitError{exitUsage, err}
+	switch { // as shells do it
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
+		return &exitError{127, err}
+	case err != nil:
+		return &exitError{126, err}
 	}
 	path, err := o.path()
 	if err != nil {

@@ -53,7 +53,7 @@ the same directory and store, and needs no more of it.
 COMMAND gets the manifest as JSON on standard input, and in the environment
 
   LEASEHOLD_JOB, LEASEHOLD_OWNER   the job's id, and NAME
-  LEASEHOLD_FENCE, LEASEHOLD_UNTIL the fencing token, and the lease's end as it began
+  LEASEHOLD_FENCE, LEASEHOLD_UNTIL the fencing token, and the lease's end when COMMAND began
   LEASEHOLD_DATA_*                 spec.data, with keys in capitals and _ for what is no letter or digit
   LEASEHOLD_STORE                  the database; leasehold guard keeps its own beside it
   LEASEHOLD_RESULT                 a file to write the result to, 64 KiB at most
@@ -172,6 +172,9 @@ func (o *working) run(ctx context.Context) error {
 			break
 		}
 		o.log.Info(fmt.Sprintf("working as %s on the jobs of %s; Ctrl-C to stop", o.as, dir))
+		if running, err := controller.Locked(dir); err == nil && !running {
+			o.log.Warn("no controller is running in " + dir + ": nobody hands out leases there")
+		}
 		err = worker.Run(work, db, worker.Options{
 			Name: o.as, MaxInFlight: o.inFlight, Drain: o.drain, Spec: o.spec, Wake: o.declared.Wake(), Log: o.log,
 		}, o.job)

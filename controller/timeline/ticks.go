@@ -3,6 +3,7 @@ package timeline
 import (
 	"math"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -54,7 +55,11 @@ func (t *Timeline) label(at, step float64) string {
 		if step < 1 {
 			digits = int(math.Ceil(-math.Log10(step)))
 		}
-		return strconv.FormatFloat(at, 'f', digits, 64)
+		text := strconv.FormatFloat(at, 'f', digits, 64)
+		if strings.Trim(text, "-0.") == "" {
+			text = strings.TrimPrefix(text, "-") // nobody reads -0 as a clock
+		}
+		return text
 	}
 	when := time.UnixMilli(int64(math.Round(at * 1000))).UTC()
 	switch {
