@@ -20,6 +20,8 @@ func completeNames(root *cobra.Command, g *globals) {
 			cmd.ValidArgsFunction = jobNames(g, false)
 		case "cordon", "uncordon":
 			cmd.ValidArgsFunction = workerNames(g)
+		case "work":
+			// Its arguments are a command of the user's.
 		default:
 			continue
 		}
