@@ -93,7 +93,7 @@ func (v *jobView) consoleJob(dir string) *console.Job {
 	}
 	if r := v.Row; r != nil && r.Exists {
 		j.Owner, j.Fence, j.Attempts, j.Result = r.Owner, r.Fence, r.Attempts, r.Result
-		if r.Owner != "" && !r.Done {
+		if r.Owner != "" && !r.Done && v.State != stateFailed {
 			j.Until, j.UntilText = r.Until, moment(r.Until, v.System())
 		}
 	}
