@@ -149,12 +149,15 @@ func bind(ctx context.Context, db *sqlite.DB, dir string) error {
 	return db.BindDirectory(ctx, dir)
 }
 
+// identityMark is what is added to the database's name for the file that names its store.
+const identityMark = ".identity"
+
 // succeed lets the store know of those that stood in its place before: the one that is named beside
 // the database, and, if the store was another directory's until now, those that statuses name. What
 // their statuses show is then later than the store, and no fence or completion of theirs is lost. Any
 // other status of a strange store on a job that this one knows is a falsified one.
 func succeed(ctx context.Context, db *sqlite.DB, dir string, elsewhere bool) error {
-	mark := db.Path() + ".identity"
+	mark := db.Path() + identityMark
 	before := map[string]bool{}
 	text, err := os.ReadFile(mark)
 	if err == nil {
@@ -182,8 +185,12 @@ func succeed(ctx context.Context, db *sqlite.DB, dir string, elsewhere bool) err
 			return err
 		}
 	}
-	// Only now: a crash before it finds the old mark again.
-	return writeSynced(mark, stamp.Identity+"\n")
+	info, err := os.Stat(db.Path())
+	if err != nil {
+		return err
+	}
+	// Only now: a crash before it finds the old mark again. Who shares the database shares it.
+	return replaceFile(mark, []byte(stamp.Identity+"\n"), info.Mode().Perm())
 }
 
 // named adds the identities of the stores that the statuses in dir name.
@@ -207,14 +214,14 @@ func named(dir string, identities map[string]bool) error {
 	})
 }
 
-// writeSynced puts text in the place of a file, on disk before it returns.
-func writeSynced(path, text string) error {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*")
+// replaceFile puts data in the place of a file, on disk before it returns.
+func replaceFile(path string, data []byte, mode fs.FileMode) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".leasehold-*")
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(text)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err == nil {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {

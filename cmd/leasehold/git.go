@@ -225,19 +225,7 @@ func rewrite(path string, change func([]byte) []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".leasehold-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(next)
-	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
+	return replaceFile(path, next, mode)
 }
 
 func gitUninstall(ctx context.Context, g *globals, s *gitSetup) error {

@@ -119,16 +119,7 @@ func (b *brought) write() error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(dir, ".new-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(temp.Name())
-	_, err = temp.Write(data)
-	if err = errors.Join(err, temp.Sync(), temp.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temp.Name(), b.path)
+	return replaceFile(b.path, data, 0o600)
 }
 
 // records reads the records of all sources.

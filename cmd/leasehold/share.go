@@ -35,7 +35,7 @@ func shareDir(dir string, gid int) error {
 // shareFiles lets a group use the database, whose -wal and -shm take its mode, too, when they are
 // made again. None of them is opened here: closing it would drop SQLite's locks.
 func shareFiles(database string, gid int) error {
-	for _, suffix := range []string{"", "-wal", "-shm", ".lock"} {
+	for _, suffix := range []string{"", "-wal", "-shm", ".lock", identityMark} {
 		if err := shareOne(database+suffix, gid, 0o660); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

@@ -38,7 +38,7 @@ func program(t *testing.T) string {
 func modes(t *testing.T, state string) string {
 	t.Helper()
 	var all []string
-	for _, name := range []string{"", "leasehold.db", "leasehold.db-wal", "leasehold.db-shm", "leasehold.db.lock"} {
+	for _, name := range []string{"", "leasehold.db", "leasehold.db-wal", "leasehold.db-shm", "leasehold.db.lock", "leasehold.db.identity"} {
 		info, err := os.Stat(filepath.Join(state, name))
 		if err != nil {
 			all = append(all, "none")

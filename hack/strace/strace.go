@@ -112,12 +112,6 @@ func (c *Call) split(args string) {
 	}
 }
 
-// Int returns a numeric argument.
-func (c Call) Int(i int) int64 {
-	n, _ := strconv.ParseInt(c.Args[i], 0, 64)
-	return n
-}
-
 // Path returns the path that begins at an argument: one alone, or a directory and a name in it.
 func (c Call) Path(i int) string {
 	if !strings.HasSuffix(strings.TrimSuffix(c.Name, "2"), "at") {
