@@ -89,7 +89,7 @@ func TestStateModes(t *testing.T) {
 	out := run(nil, "run", "--init", "--once", "jobs")
 	syscall.Umask(old)
 	db := open()
-	if got := modes(t, state); got != "700 600 600 600 600" {
+	if got := modes(t, state); got != "700 600 600 600 600 600" {
 		t.Errorf("private: %s\n%s", got, out)
 	}
 	db.Close()
@@ -103,12 +103,12 @@ func TestStateModes(t *testing.T) {
 	}
 	db = open()
 	out = run(nil, "run", "--once", "--group", fmt.Sprint(gid), "jobs")
-	if got := modes(t, state); got != "2770 660 660 660 660" {
+	if got := modes(t, state); got != "2770 660 660 660 660 660" {
 		t.Errorf("shared while it is open: %s\n%s", got, out)
 	}
 	db.Close()
 	db = open()
-	if got := modes(t, state); got != "2770 660 660 660 660" {
+	if got := modes(t, state); got != "2770 660 660 660 660 660" {
 		t.Errorf("shared, and opened again: %s", got)
 	}
 	db.Close()
@@ -151,7 +151,7 @@ func TestStateModes(t *testing.T) {
 	if _, err := answers.Read(make([]byte, 100)); err != nil {
 		t.Fatal(err)
 	}
-	if got := modes(t, state); got != "2770 660 660 660 660" {
+	if got := modes(t, state); got != "2770 660 660 660 660 660" {
 		t.Errorf("made by a member: %s", got)
 	}
 	db = open()
